@@ -28,7 +28,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 
          # of rt/, exec/, xfer/ and engine/: the thread that touches copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
-         'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
+         'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']

@@ -2,7 +2,7 @@
 /*
  * early: operations that the program believes to be finished while their data is still moving.
  *
- *   rt_bcast ... -> exec_begin, settle -> [policy says early] -> guard armed, run left -> returns
+ *   rt_bcast ... -> exec_begin, settle -> [policy: early] -> guard armed, run detached -> returns
  *                                          later: touch / overlapping call / complete-all ->
  * retired
  *
@@ -17,14 +17,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Everything because of which calls are looked at: pending operations, requests. While it is 0
- * the trampolines lead straight to the library. */
+/* Reasons to intercept MPI calls: pending operations, requests, open questions. While it is 0 the
+ * trampolines lead straight to the host MPI. */
 extern _Atomic uint32_t rt_intercept_refs;
 static inline bool rt_is_intercepting(void)
 {
-	return __builtin_expect(atomic_load_explicit(&rt_intercept_refs, memory_order_relaxed) != 0, 0);
+	return __builtin_expect(atomic_load_explicit(&rt_intercept_refs, memory_order_relaxed) != 0,
+				0);
 }
-/* One reason more, or less. */
+/* Adds a reason; rt_intercept_unref() removes one. */
 static inline void rt_intercept_ref(void)
 {
 	atomic_fetch_add_explicit(&rt_intercept_refs, 1, memory_order_release);
@@ -33,7 +34,7 @@ static inline void rt_intercept_unref(void)
 {
 	atomic_fetch_sub_explicit(&rt_intercept_refs, 1, memory_order_release);
 }
-/* Operations that have been returned from early and are not retired. */
+/* Number of pending operations: the call has returned, and the operation is not retired. */
 extern _Atomic uint32_t rt_pending;
 static inline bool rt_has_pending(void)
 {
@@ -44,10 +45,9 @@ static inline bool rt_has_pending(void)
  * bytes). A reader only needs what is being written; a writer everything. Returns when they are.
  * Blocks as the collective would have. Context: not in signal handlers, not inside the host MPI. */
 void rt_complete_range(const void *addr, uint64_t bytes);
-/* The same for all of them. */
+/* Completes every pending operation. */
 void rt_complete_all(void);
-/* Retire what has ended meanwhile; never waits. Called at the start of MPI calls that do not
- * complete anything. */
+/* Retires some completed operations; never waits. For MPI calls that complete nothing. */
 void rt_reap(void);
 
 /* Around a call of the host MPI that is made while something is pending: its system calls are not

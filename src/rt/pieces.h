@@ -27,9 +27,9 @@ int rt_pieces_begin(struct rt_comm *c, const struct coll_call *call, uint64_t lo
 int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes);
 void rt_pieces_end(struct rt_pieces *p); /* NULL: nothing happens */
 
-/* Who gets what in one piece: parts of the send buffer, and of the receive buffer. The k-th to a
- * rank is the k-th that this one receives from here. At most as many of each as there are ranks; a
- * rank may have none. */
+/* One exchange: parts of the send buffer for targets, parts of the receive buffer from sources. The
+ * k-th part to a rank is the k-th that this rank receives from here. At most as many of each as
+ * there are ranks; a rank may have none. */
 struct rt_exchange {
 	const int *targets, *sources;
 	const struct coll_part *sent, *received;

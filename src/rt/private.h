@@ -77,8 +77,8 @@ struct rt_comm {
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
-	/* Of the admitted call, and of the request that is created next. NULL: admitted whatever
-	 * buffers it uses. */
+	/* Reuse counters of the admitted call, and of the request that is created next. NULL:
+	 * admitted whatever buffers it uses. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
 	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
 };
@@ -103,7 +103,7 @@ void requests_comm_destroyed(struct rt_comm *c);
 /* Around a blocking collective: keeps other threads from stepping requests of the communicator, as
  * exec/ serves one thread at a time. The calling thread steps them in its waits. */
 void requests_enter_blocking(struct rt_comm *c);
-void requests_leave_blocking(struct rt_comm *c);
+void requests_exit_blocking(struct rt_comm *c);
 /* Waits until every request that was started before is published. */
 void requests_before_blocking(struct rt_comm *c);
 /* exec_begin() found no slot: makes a step towards one, if a request holds it. */
@@ -125,7 +125,8 @@ void lanes_destroy(struct lanes *l); /* NULL: nothing */
 #define PENDING_MAX 256  /* per process; a call beyond completes before it returns */
 #define PENDING_RANGES 2 /* guarded ranges of one: read by the run, written by the run */
 
-/* A detached operation. Written by the thread that detaches; after pending_link() under the lock. */
+/* A detached operation. Written by the thread that detaches; after pending_link() under the lock.
+ */
 struct pending {
 	struct guard_range ranges[PENDING_RANGES];
 	uint32_t range_count;
@@ -163,8 +164,6 @@ void pending_complete_run(struct exec_run *r);
 bool pending_retire_run(struct exec_run *r);
 /* Returns: the operation of the run, if it is not complete, with a reference; or NULL. */
 struct pending *pending_ref_run(struct exec_run *r);
-/* Around a collective in which the host MPI may be called. */
-void host_call_begin(void), host_call_end(void);
 /* Advances, or takes back from hung channels, what channels of this process hold.
  * Context: the progress thread. */
 void pending_rescue_all(void);
@@ -175,6 +174,15 @@ int pending_init(void);
 
 /* Where ranks share CPUs: see policy_crowded(). */
 void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always);
+
+/* ---- early/host.c: who is inside the host MPI -------------------------------------------- */
+
+/* Around a collective in which the host MPI may be called. */
+void host_call_begin(void), host_call_end(void);
+/* A thread that waits outside MPI calls may call the host MPI between these. Returns: false while
+ * another thread is inside. Async-signal-safe. */
+bool host_stand_in_try(void);
+void host_stand_in_end(void);
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
@@ -189,7 +197,7 @@ void request_choice_fini(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 
-/* Who can finish a detached collective while no rank waits for it. */
+/* The movers that can finish a detached collective while no rank waits for it. */
 enum detach_movers {
 	DETACH_TO_ANY,    /* the worker process, or a channel */
 	DETACH_TO_WORKER, /* reductions: channels do not compute */
@@ -207,7 +215,8 @@ struct detach {
 	struct region_desc *descs[2]; /* the pending operation releases them, if there is one */
 };
 /* Ends the run, early or not. Returns: 0 with *out_detached, or -errno. */
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d, bool *out_detached);
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		   bool *out_detached);
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
@@ -243,8 +252,8 @@ void worker_setup_comm_destroyed(struct rt_comm *c);
 bool worker_setup_serves(const struct rt_comm *c);
 /* A rank waits: takes back what a dead worker process has claimed. Async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, makes a
- * pass over the requests, and lets the host MPI progress. */
+/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process,
+ * makes a pass over the requests, and lets the host MPI progress. */
 void waiter_progress(void *arg);
 /* Adds what the worker process has moved for this process to the counters. */
 void worker_setup_count(void);

@@ -5,11 +5,11 @@
  *   create -> start -> (progress ... next_done) -> destroy
  *   create -> set_lane -> start -> (progress ... next_done) -> start ... -> destroy
  *
- * A request is created from a struct coll_call, which stays as it is until the request is destroyed,
- * and started once, or, where it has a lane, again whenever it was handed out. From the moment at
- * which its collective is published everybody can move its data: a rank that waits, the worker
- * process, a channel. More than EXEC_SLOTS of a communicator wait their turn here; whoever needs
- * one of them calls this process, where a sleeping thread publishes it.
+ * A request is created from a struct coll_call, which stays as it is until the request is
+ * destroyed, and started once, or, where it has a lane, again whenever it was handed out. From the
+ * moment at which its collective is published everybody can move its data: a rank that waits, the
+ * worker process, a channel. More than EXEC_SLOTS of a communicator wait their turn here; whoever
+ * needs one of them calls this process, where a sleeping thread publishes it.
  *
  * Whoever starts, progresses or waits moves what can be moved of all requests of the process. What
  * is over is handed out by rt_request_next_done(), in whichever thread asks first.

@@ -57,7 +57,7 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 	ret = run_begin(c, &call, &r);
 	if (!ret)
 		ret = exec_wait(r);
-	requests_leave_blocking(c);
+	requests_exit_blocking(c);
 	host_call_end();
 	return ret;
 }

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rt: what a process knows: whether Sluice is on, its communicators, the policy, the wiring. The
- * only folder that knows all others. mpi/ calls it; it never calls MPI but through the callbacks of
- * struct node_oob that mpi/ gives at creation.
+ * rt: the runtime of a process: start and end, communicators, collectives, requests, pending
+ * operations. It is the only folder that knows all others. mpi/ calls it; it calls MPI only through
+ * struct node_oob, which mpi/ gives at creation.
  *
  *   mpi/  --rt_start-->  --rt_comm_create-->  --rt_collective-->  --rt_comm_destroy-->  --rt_stop
  *                                             (rt/collective.h)
  *
+ *   comm/     process.c, comm.c, worker_setup.c
+ *   coll/     blocking collectives; pieces.h: piece by piece
+ *   request/  nonblocking and persistent collectives; requests.h
+ *   early/    returning before data is in place: detach, pending operations; early.h
+ *   offload/  movers for work that no rank waits for
+ *
  * Threads: calls on different communicators may run at the same time; calls on one communicator are
- * serialised by MPI's own rules. No call here may be made from a signal handler.
+ * serialised by the rules of MPI. Context: not in signal handlers.
  */
 #ifndef SLUICE_RT_H
 #define SLUICE_RT_H
@@ -36,8 +42,8 @@ void rt_announce(bool prefer_pmix, const char *library_version);
 /* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
  * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
 bool rt_are_all_present(const int *world_ranks, int n);
-/* What ranks that share no machine compare: where this one is, and what they must agree on (0:
- * Sluice is off here). */
+/* Identity of a rank for ranks on other machines. agreed: hash of everything that ranks must agree
+ * on; 0: Sluice is off. */
 struct rt_identity { uint64_t node, agreed; };
 void rt_identity(struct rt_identity *out);
 /* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
@@ -54,8 +60,7 @@ static inline bool rt_is_on(void) { return rt_on; }
  * `name` is for messages ("communicator of 4 ranks").
  */
 int rt_comm_create(const struct node_oob *oob, struct rt_comm **out);
-/* The same ranks once more, for requests only: those that are started again and again, in an order
- * of each rank's own (rt_lane_allocate). */
+/* A second communicator of the same ranks, for persistent requests (rt_lane_allocate). */
 int rt_comm_create_lanes(const struct node_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
 bool rt_comm_is_crowded(

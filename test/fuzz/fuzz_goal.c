@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a block: what goal_verify() accepts can be run. For libFuzzer. */
+/* libFuzzer: any bytes as a block; a block that goal_verify() accepts can be run. */
 #include <stdint.h>
 #include <stdio.h>
 

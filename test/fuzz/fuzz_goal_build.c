@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes as calls of the public functions: what they compile verifies, runs, loads again, and lets
- * nothing start before what it requires. For libFuzzer.
+ * libFuzzer: bytes as calls of the public functions. The result verifies, runs, loads again, and
+ * starts no operation before those that it requires.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct input {
 
 static uint32_t byte(struct input *in) { return in->at < in->end ? *in->at++ : 0; }
 
-/* Mostly small, now and then near the edge of what can be counted. */
+/* Mostly small, sometimes near the largest value. */
 static uint64_t number(struct input *in)
 {
 	uint32_t v = byte(in);

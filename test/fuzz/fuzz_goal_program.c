@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a program: of what was accepted each rank's block can be run, and all be said in
- * text. For libFuzzer. */
+/* libFuzzer: any bytes as a program. The block of each rank of an accepted program can be run, and
+ * printed as text. */
 #include <stdint.h>
 #include <stdio.h>
 

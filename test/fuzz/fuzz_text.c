@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes as a text: what text_parse() accepts passes goal_verify(), and its canonical form is
- * accepted, means the same, block for block, and is its own canonical form. For libFuzzer.
+ * libFuzzer: any bytes as a text. A text that text_parse() accepts passes goal_verify(); its
+ * canonical form is accepted, compiles to the same blocks, and is its own canonical form.
  */
 #include <errno.h>
 #include <stdint.h>

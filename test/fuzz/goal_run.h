@@ -57,7 +57,7 @@ static inline void goal_run_op(struct goal_run *r, const struct goal_op *op)
 			   op->bytes);
 }
 
-/* NULL, or what is wrong. mem_bytes: [GOAL_RUN_MEMS], as verified. */
+/* Returns: NULL, or the mistake. mem_bytes: [GOAL_RUN_MEMS], as verified. */
 static inline const char *goal_run(const struct goal_block *b, const uint64_t *mem_bytes)
 {
 	struct goal_state *s = malloc(goal_state_bytes(b->op_count));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A verified program can be said in text: what is printed of it is taken. */
+/* Every verified program can be printed, and the text can be parsed. */
 #ifndef SLUICE_TEST_GOAL_TEXT_H
 #define SLUICE_TEST_GOAL_TEXT_H
 
@@ -49,7 +49,7 @@ static inline void goal_text_problem(void *ctx, const struct text_problem *p)
 	t->wrong = "a program whose text is refused";
 }
 
-/* NULL, or what is wrong. */
+/* Returns: NULL, or the mistake. */
 static inline const char *goal_text(const struct goal_program *p)
 {
 	static const struct text_calls calls = { .read = goal_text_read,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does what an interpreter may do with a block that goal_verify() has accepted, as strictly as can
- * be: every index is checked, every operation must start once, and all must end.
+ * The strictest interpreter of a block that goal_verify() has accepted: it checks every index;
+ * every operation must start once, and all must end.
  */
 #ifndef SLUICE_TEST_GOAL_WALK_H
 #define SLUICE_TEST_GOAL_WALK_H
@@ -18,7 +18,7 @@ static inline bool goal_walk_inside(const struct goal_limits *l, uint32_t mem, u
 	return mem < l->mems && bytes <= l->mem_bytes[mem] && off <= l->mem_bytes[mem] - bytes;
 }
 
-/* dst and a source: nothing in common, or all. */
+/* dst and a source are equal or disjoint. */
 static inline bool goal_walk_apart(uint32_t mem_a, uint64_t a, uint32_t mem_b, uint64_t b,
 				   uint64_t bytes)
 {
@@ -151,7 +151,7 @@ static inline const char *goal_walk_run(const struct goal_block *b, uint32_t *wa
 	return wrong ? wrong : done == b->op_count ? NULL : "operations that never start";
 }
 
-/* NULL, or what is wrong with the accepted block. */
+/* Returns: NULL, or the mistake of the accepted block. */
 static inline const char *goal_walk(const struct goal_block *b, size_t bytes,
 				    const struct goal_limits *l)
 {

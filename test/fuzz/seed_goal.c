@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes valid blocks, or a program of them, for the fuzzer to begin with: seed_goal [--program]
+/* Writes valid blocks, or a program of them, as a corpus for the fuzzer: seed_goal [--program]
  * DIRECTORY */
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +141,7 @@ static int save(const char *dir, int number, const void *bytes, size_t count)
 	return fclose(f) || ret;
 }
 
-/* All of them, one a rank. */
+/* All blocks, one for each rank. */
 static int save_program(const char *dir)
 {
 	static _Alignas(64) char room[BLOCKS * ROOM];

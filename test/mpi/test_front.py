@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The preloaded library itself, and what is hard about its place. Run alone: ./dev check mpi -k front"""
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -62,16 +61,3 @@ def test_front_packs_giant_elements(name, get_mpi, with_sluice):
     mpi = get_mpi(name)
     result = mpi.launch(2, mpi.build('giant.c'), sluice=with_sluice, timeout=120)
     assert result.status == 0 and 'ok giant' in result.out, result.explain()
-
-
-@pytest.mark.parametrize('arch', ['x86_64', 'aarch64'])
-def test_front_trampolines_assemble(arch, tmp_path):
-    """For the architecture that this machine is not, too."""
-    if not shutil.which('clang'):
-        pytest.skip('clang is not here')
-    source = tmp_path / 'trampolines.S'
-    front = ROOT / 'src/mpi/front'
-    subprocess.run(['python3', front / 'generate.py', 'trampolines', front / 'functions.table', source],
-                   check=True)
-    subprocess.run(['clang', f'--target={arch}-linux-gnu', '-c', source, '-o', tmp_path / 'out.o'],
-                   check=True)

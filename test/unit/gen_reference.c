@@ -7,7 +7,7 @@
 
 #include "goal/local.h"
 
-/* A send or receive that has begun and met nothing yet. */
+/* A send or receive that has begun and has no partner. */
 struct open {
 	struct open *next;
 	uint32_t rank, op;  /* whose; the op of a send whose data was taken away has ended */

@@ -14,7 +14,7 @@ enum { BYTES_MAX = 512, LINE = 16 };
 
 static _Alignas(8) unsigned char made[BYTES_MAX], shown[BYTES_MAX];
 
-/* Two floats come from rank 0, and are added to the program's. */
+/* Receives two floats from rank 0 and adds them to the program's. */
 static size_t make(void)
 {
 	static const uint64_t mem_bytes[] = { 8, 8 };
@@ -49,7 +49,7 @@ static void dump(size_t bytes)
 	}
 }
 
-/* Bytes that the page shows, or 0. */
+/* Returns: the number of bytes that the page shows, or 0. */
 static size_t read_page(const char *path)
 {
 	FILE *f = fopen(path, "r");

@@ -17,6 +17,9 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "collectives.h"
+#define SLUICE_ABI_TYPES_GIVEN
+#include "mpi/abi/mpich.h"
+#include "mpi/front/gate.h"
 #pragma GCC diagnostic pop
 
 /* ---- the runtime: writes down what it is told -------------------------------------------- */
@@ -96,13 +99,12 @@ PASSED(Request_free, (void *r), (r))
 PASSED(Cancel, (void *r), (r))
 PASSED(Start, (void *r), (r))
 PASSED(Startall, (int n, void *r), (n, r))
-_Atomic uint32_t request_persistent;
+_Atomic uint32_t request_persistent_count;
 void comm_state_sync(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
  * at. */
 struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
-struct sizes types_sizes;
 bool coll_execute(struct coll_args *args, int *rc) { return false; }
 int coll_passed(const struct coll_args *args, int rc) { return rc; }
 bool request_begin(struct coll_args *args, void *request, int *rc)

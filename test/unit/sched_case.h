@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of sched/ share: a group of forked ranks, and schedules made in one line. */
+/* Shared by the tests of sched/: a group of forked ranks, and schedules made in one line. */
 #ifndef SLUICE_UNIT_SCHED_CASE_H
 #define SLUICE_UNIT_SCHED_CASE_H
 
@@ -8,7 +8,7 @@
 
 #define CASE_OPS 4096
 
-/* A schedule while it is made, and the buffers it will have. */
+/* A schedule under construction, and its buffers. */
 struct plan {
 	struct goal_build build;
 	struct goal_op ops[CASE_OPS];
@@ -22,17 +22,17 @@ struct plan {
 };
 
 void plan_init(struct plan *p);
-/* Opened; CHECKs that it can be. */
+/* Opens the schedule and CHECKs that it worked. */
 struct sched_inst *plan_open(struct plan *p, struct sched_group *g);
-/* The ranks' group; CHECKs that there is one. */
+/* Returns: the group of the ranks; CHECKs that there is one. */
 struct sched_group *case_group(struct ranks *r);
-/* Byte i of a message with this number. */
+/* Byte i of the message with this number. */
 static inline unsigned char case_byte(uint64_t number, uint64_t i)
 {
 	return (unsigned char)(number * 31 + i * 7 + i / 251);
 }
 void case_fill(void *buf, uint64_t bytes, uint64_t number);
-/* Position of the first wrong byte, or -1. */
+/* Returns: the position of the first wrong byte, or -1. */
 int64_t case_wrong(const void *buf, uint64_t bytes, uint64_t number);
 
 #endif

@@ -34,7 +34,7 @@ void program_random(struct program *p, uint64_t *random)
 				    .bytes = random_bytes(p->cell, random) };
 		if (s->kind >= STEP_KINDS)
 			s->kind = STEP_MESSAGE;
-		/* a receive that waits for its own send to end would wait for ever */
+		/* a receive that requires the end of its own send would never start */
 		if (s->kind == STEP_MESSAGE && s->rank == s->peer && s->from == s->to)
 			s->to = (uint8_t)((s->from + 1) % PROGRAM_CELLS);
 		s->any_source = !ranks_below(random, 4);
@@ -81,7 +81,7 @@ void program_execute(const struct program *p, unsigned char **memory)
 
 /* ---- schedules --------------------------------------------------------------------------- */
 
-/* The last operation of the rank that wrote a cell, and those that have read it since. */
+/* The operation that wrote a cell last, and those that have read it since. */
 struct cell_use {
 	uint32_t writer, readers[PROGRAM_STEPS], count;
 };
@@ -141,7 +141,7 @@ static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 	uint16_t mem;
 	uint64_t off;
 
-	if (s->any_source) { /* a tag of its own: no other message can be meant */
+	if (s->any_source) { /* a tag of its own: no other message matches */
 		op.tag = PROGRAM_TAGS + (uint32_t)(s - l->p->step);
 		op.peer = send ? s->peer : GOAL_ANY;
 	}

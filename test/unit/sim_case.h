@@ -21,14 +21,15 @@ struct sim_params sim_case_params(double L, double o, double g, double G, double
 /* sim_case_begin -> (goal_send ... -> sim_case_rank) ... -> sim_run(c->sim) ... -> sim_case_end */
 void sim_case_begin(struct sim_case *c, uint32_t ranks, const struct sim_params *p);
 uint32_t sim_case_calc(struct sim_case *c, uint64_t ns, uint16_t cpu);
-/* What was added to c->build since the last call is this rank's. */
+/* The operations that were added to c->build since the last call become this rank's schedule. */
 void sim_case_rank(struct sim_case *c, uint32_t rank);
 void sim_case_end(struct sim_case *c);
 
-/* Simulates a pattern; the caller destroys. path_bytes: as in struct sim_config. */
+/* Simulates a pattern. Owner: the caller destroys the result. path_bytes: as in struct
+ * sim_config. */
 struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct sim_params *params,
 			     size_t path_bytes);
-/* The same, only when it ends, in ps. */
+/* Simulates a pattern and returns only its end, in ps. */
 uint64_t sim_case_end_of(const char *name, struct gen_params p, const struct sim_params *params);
 
 #endif

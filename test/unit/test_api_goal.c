@@ -96,7 +96,7 @@ UNIT_TEST(public_schedule_is_the_block_that_it_stands_for)
 	sluice_goal_schedule_destroy(s);
 }
 
-/* Each alone, so that none hides behind the first error of another. */
+/* Each call in a schedule of its own, as a schedule reports only its first error. */
 #define REFUSED(call)                                            \
 	do {                                                     \
 		struct sluice_goal_schedule *none = NULL;        \
@@ -130,7 +130,7 @@ UNIT_TEST(operations_that_cannot_be_are_refused_at_once_and_again_when_compiled)
 	REFUSED(sluice_goal_recvv(g, twice, 2, 0, 0));
 	REFUSED(sluice_goal_requires(g, 0, 0));
 	REFUSED(sluice_goal_irequires(g, -1, 0));
-	/* no rank of this group, which is known when it is compiled */
+	/* the rank may exist: the group is known when the schedule is compiled */
 	REFUSED((sluice_goal_send(g, u, 1, RANKS, 0), -EINVAL));
 }
 
@@ -173,7 +173,7 @@ UNIT_TEST(schedules_grow_and_load_from_their_bytes)
 	sluice_goal_schedule_destroy(again);
 	again = NULL;
 	CHECK_EQ(sluice_goal_load(copy + 1, bytes - 1, RANKS, &again), -EINVAL);
-	CHECK_EQ(sluice_goal_load(copy + 1, bytes, 1, &again), -EINVAL); /* rank 1 is none */
+	CHECK_EQ(sluice_goal_load(copy + 1, bytes, 1, &again), -EINVAL); /* there is no rank 1 */
 	CHECK_EQ(sluice_goal_load(copy + 1, bytes, 0, &again), -EINVAL);
 	CHECK_EQ(sluice_goal_load(NULL, 0, RANKS, &again), -EINVAL);
 	CHECK(!again);

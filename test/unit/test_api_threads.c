@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads of a process that share a group: each runs schedules of its own on a channel of its own.
- * Whoever waits drives the engine of its rank for all, and copies for others. Under TSan the
- * buffers are what the protocol has to carry.
+ * Threads of a process share a group: each runs schedules on a channel of its own. A thread that
+ * waits drives the state of its rank for all, and copies for others. Under TSan only the protocol
+ * orders accesses to the buffers.
  */
 #include <pthread.h>
 
@@ -11,8 +11,8 @@
 
 enum { THREADS = 4, RUNS = 40, RANKS = 2 };
 
-/* Inline, eager, copied in a few pieces and in many: jobs of different numbers of pieces use the
- * same records. */
+/* Inline, eager, copied in few fragments and in many: jobs with different numbers of fragments use
+ * the same records. */
 static const uint64_t elements[THREADS] = { 1, 300, 5000, 40000 };
 
 struct one {
@@ -21,7 +21,7 @@ struct one {
 	pthread_t thread;
 };
 
-/* To the right, from the left; user1 = user0 + what came. */
+/* Sends to the right, receives from the left; user1 = user0 + the message. */
 static struct sluice_goal_schedule *make(int rank, int ranks, uint64_t bytes)
 {
 	struct sluice_goal_schedule *s = NULL;
@@ -110,14 +110,14 @@ static void use_in_threads(struct ranks *r)
 UNIT_TEST(threads_of_a_process_run_schedules_in_one_group)
 {
 	ranks_run(1, (char *[]){ NULL }, use_in_threads, NULL);
-	/* TSan sees one process; here another one may drive, or copy, between two threads of this
+	/* TSan sees one process; here another process may drive or copy between two threads of this
 	 * one */
 #ifndef __SANITIZE_THREAD__
 	ranks_run(RANKS, (char *[]){ NULL }, use_in_threads, NULL);
 #endif
 }
 
-/* The runs of one channel are told apart by the order of their starts, whoever starts them. */
+/* Runs of one channel are numbered by the order of their starts, in whichever thread. */
 static void *start_many(void *arg)
 {
 	struct one *o = arg;
@@ -140,8 +140,7 @@ static void *start_many(void *arg)
 	return NULL;
 }
 
-/* As often as both threads have started something on the channel, so often has the other rank: then
- * they meet. */
+/* The other rank starts as many runs on the channel as both threads together: all meet. */
 static void count_runs(struct ranks *r)
 {
 	struct sluice_goal_oob oob = { r->oob.ctx, r->rank, r->size, NULL, r->oob.allreduce_min };
@@ -162,7 +161,8 @@ static void count_runs(struct ranks *r)
 				  (struct sluice_goal_buffer[]){ { &from, 8 }, { &to, 8 } }, 2,
 				  &options, &in),
 		 0);
-	CHECK_EQ(sluice_goal_execute(in, 20000), 0); /* no number lost: it would wait for ever */
+	/* a lost number would be waited for without end */
+	CHECK_EQ(sluice_goal_execute(in, 20000), 0);
 	CHECK_EQ(to, 14);
 	CHECK_EQ(sluice_goal_close(in), 0);
 	sluice_goal_schedule_destroy(s);

@@ -15,7 +15,7 @@ enum { RANKS = 17, ORDERS = 4 };
 
 static struct goal_block *blocks[RANKS];
 static struct reference_rank ranks[RANKS];
-static char *brought[RANKS]; /* what the send buffers held before */
+static char *brought[RANKS]; /* contents of the send buffers before */
 
 static void *zeroed(uint64_t bytes)
 {
@@ -25,7 +25,7 @@ static void *zeroed(uint64_t bytes)
 	return p;
 }
 
-/* The rank's schedule, verified against exactly the memory that it says it needs. */
+/* The rank's schedule, verified against exactly the memory that gen_memory() says. */
 static struct goal_block *make(const struct gen_pattern *g, const struct gen_params *p,
 			       uint32_t rank, uint64_t mem_bytes[GOAL_MEMS])
 {
@@ -57,7 +57,7 @@ static struct goal_block *make(const struct gen_pattern *g, const struct gen_par
 	return block;
 }
 
-/* Byte i of what rank src has for rank dst. */
+/* Byte i of the block that rank src sends to rank dst. */
 static char datum(uint32_t src, uint32_t dst, uint64_t i)
 {
 	return (char)(src * 131 + dst * 37 + i * 7 + 1);
@@ -92,7 +92,7 @@ static void check_bytes(const char *got, uint32_t src, uint32_t dst, uint64_t by
 		CHECK_EQ(got[i], datum(src, dst, i));
 }
 
-/* All ranks' vectors, or their parts for `part`, reduced one after the other. */
+/* The vectors of all ranks, or their parts for `part`, reduced in order. */
 static void check_reduced(const struct gen_pattern *g, const struct gen_params *p, const char *got,
 			  uint32_t part)
 {
@@ -106,7 +106,7 @@ static void check_reduced(const struct gen_pattern *g, const struct gen_params *
 	free(sum);
 }
 
-/* The neighbours from coordinates, another way than the generator's. */
+/* Neighbours computed from coordinates, in another way than the generator's. */
 static void check_faces(const struct gen_params *p, uint32_t rank, const char *got)
 {
 	uint32_t dims = p->dims[2] ? 3 : 2, at[3], rest = rank;
@@ -319,8 +319,8 @@ UNIT_TEST(what_cannot_be_is_refused_with_a_reason)
 
 enum { OPS = 64 };
 
-/* Which ranks have surely begun when an operation begins, and when it ends; grown until nothing
- * changes. */
+/* Computes which ranks have certainly begun when an operation begins and when it ends, by
+ * iteration. */
 struct known {
 	uint32_t begin[RANKS][OPS], end[RANKS][OPS];
 };

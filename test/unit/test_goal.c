@@ -156,8 +156,8 @@ static void random_op(struct goal_build *b, uint64_t *seed)
 	goal_copy(b, mem, off, GOAL_USER, src_off, bytes);
 }
 
-/* Returns whether the requirements have a cycle, found by letting operations end as long as any
- * can. */
+/* Returns: true when the requirements have a cycle; found by removing operations in topological
+ * order. */
 static bool random_build(struct goal_build *b, uint64_t *seed)
 {
 	uint32_t n = 1 + (uint32_t)ranks_below(seed, OPS_MAX),
@@ -213,7 +213,7 @@ UNIT_TEST(random_schedules_compile_to_blocks_that_run)
 
 /* ---- damaged blocks ---------------------------------------------------------------------- */
 
-/* The last bytes before a page that cannot be read: whoever reads on is found. */
+/* The last bytes before an unreadable page: reading past the end faults. */
 static char *fence_make(void)
 {
 	char *p = mmap(NULL, 2 * BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -223,7 +223,7 @@ static char *fence_make(void)
 	return p + BLOCK_MAX;
 }
 
-/* Where a block of so many bytes lies before the fence: as near as its alignment lets it. */
+/* The place for a block before the fence, as near as its alignment permits. */
 static char *fence_block(char *end, size_t bytes)
 {
 	return end - base_round_up(bytes, _Alignof(struct goal_block));
@@ -292,7 +292,7 @@ UNIT_TEST(block_with_random_words_is_refused_or_runs)
 	munmap(end - BLOCK_MAX, 2 * BLOCK_MAX);
 }
 
-/* Requirements that no builder can write down: everything else about the blocks is right. */
+/* Requirements that no builder makes; the blocks are valid otherwise. */
 UNIT_TEST(block_with_a_cycle_is_refused)
 {
 	struct goal_build b = begin();

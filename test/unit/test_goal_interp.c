@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The interpreter's core, over every interleaving of two and three members; and at large with
- * threads. */
+/* The interpreter's core: every interleaving of two and three members, and many threads. */
 #include <stdatomic.h>
 
 #include "goal/goal.h"
@@ -18,7 +17,8 @@ static struct goal_block *const block = (struct goal_block *)room;
 struct shared {
 	_Alignas(8) char state[64];
 	_Atomic uint32_t
-		payload[OPS]; /* what an operation does: relaxed, the protocol has to carry it */
+		/* effects of operations; relaxed, so that only the protocol orders them */
+		payload[OPS];
 	uint8_t taken[OPS], begun[OPS], ended[OPS], over; /* ghosts */
 };
 
@@ -49,7 +49,7 @@ static void model_init(void *p)
 	goal_state_init(block, (struct goal_state *)s->state);
 }
 
-/* Whether what operation op required has happened, and can be seen. */
+/* Returns: true when the operations that op requires have happened and are visible. */
 static void check_start(struct shared *s, uint32_t op)
 {
 	static const uint8_t ends[OPS] = { 0, 1, 0, 6 }; /* bit i: needs the end of i */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What local operations compute, against one element at a time, for every instruction set of this
- * CPU. */
+/* Local operations against a definition for one element, for every instruction set of this CPU. */
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,8 +30,7 @@ static double meaning(uint32_t h, int bits, int bias)
 				  ldexp(fraction, 1 - bias - bits));
 }
 
-/* The nearest of all numbers there are, the even one of two: by halving the interval of their bits.
- */
+/* The nearest representable number, ties to even: bisects the interval of bit patterns. */
 static uint32_t nearest(double x, int bits, int bias)
 {
 	uint32_t sign = signbit(x) ? 0x8000 : 0, low = 0,
@@ -47,7 +45,7 @@ static uint32_t nearest(double x, int bits, int bias)
 		*(meaning(middle, bits, bias) <= v ? &low : &high) = middle;
 	}
 	a = meaning(low, bits, bias);
-	/* beyond the last number, the next would be: infinity begins half way to it */
+	/* half way from the last number to the one that would follow it, infinity begins */
 	b = isinf(meaning(high, bits, bias)) ? ldexp(1, bias + 1) : meaning(high, bits, bias);
 	if (v - a < b - v || (v - a == b - v && low % 2 == 0))
 		return low | sign;
@@ -104,8 +102,8 @@ INTEGER(int16_t, uint16_t) INTEGER(int32_t, uint32_t) INTEGER(int64_t, uint64_t)
 	}
 			FLOATING(float) FLOATING(double)
 
-	/* In f32, as the header says; the sums of two are told from the definition of both formats.
-	 */
+	/* In f32, as the header says; sums of two numbers follow from the definition of both
+	 * formats. */
 	static uint32_t one_16(uint32_t type, uint32_t dtype, uint32_t x, uint32_t y)
 {
 	bool half = dtype == GOAL_F16;
@@ -115,10 +113,10 @@ INTEGER(int16_t, uint16_t) INTEGER(int32_t, uint32_t) INTEGER(int64_t, uint64_t)
 	return half ? nearest(r, 10, 15) : nearest(r, 7, 127);
 }
 
-/* Also of numbers that are equal and not the same, or the same and not equal. */
+/* Covers numbers that are equal with different bits, and NaNs. */
 static bool same_bits(const void *a, const void *b, size_t bytes) { return !memcmp(a, b, bytes); }
 
-/* Whether element i of out is right; NaNs are alike, but MAX and MIN choose one. */
+/* Returns: true when element i of out is right; any NaN is right, except for MAX and MIN. */
 static bool is_right(uint32_t type, uint32_t dtype, const void *out, const void *a, const void *b,
 		     size_t i)
 {
@@ -181,7 +179,7 @@ static void fill(uint64_t *seed, char *p, size_t bytes, uint32_t element)
 	}
 }
 
-/* The end of readable memory: whoever goes on is found. */
+/* The end of readable memory: reading past it faults. */
 static char *fenced(void)
 {
 	char *p = mmap(NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -234,8 +232,7 @@ UNIT_TEST(local_operations_compute_what_is_written_down)
 		munmap(end[i] - ROOM, 2 * ROOM);
 }
 
-/* Each 16-bit number with itself and with some others: conversions there and back of all of them.
- */
+/* Each 16-bit number with itself and with some others: covers the conversion of every number. */
 UNIT_TEST(all_numbers_of_16_bits_are_computed_with)
 {
 	static uint16_t a[65536], b[65536], out[65536];
@@ -258,7 +255,7 @@ UNIT_TEST(all_numbers_of_16_bits_are_computed_with)
 							  "isa %d type %u: %04x, %04x give %04x",
 							  isa, type, a[i], b[i], out[i]);
 			}
-			/* the larger of a number and itself is it, bit for bit */
+			/* the larger of a number and itself has the same bits */
 			goal_local((enum goal_isa)isa, GOAL_MAX, dtype, out, a, a, sizeof a);
 			for (uint32_t i = 0; i < 65536; i++)
 				if (!is_nan16(i, dtype))

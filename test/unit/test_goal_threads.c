@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Large random schedules, run by threads: each operation once, after all that it requires. */
+/* Large random schedules, executed by threads: each operation once, after all that it requires. */
 #include <pthread.h>
 
 #include "goal/interp.h"
@@ -12,9 +12,8 @@ static struct {
 	struct goal_state *state;
 	_Atomic uint8_t begun[OPS], ended[OPS];
 	_Atomic uint32_t overs, wrong;
-	uint32_t before[OPS];  /* one of those whose end it requires; itself: none */
-	uint32_t payload[OPS]; /* plain memory: what the protocol has to carry, which TSan looks at
-				*/
+	uint32_t before[OPS];  /* an operation whose end it requires; itself: none */
+	uint32_t payload[OPS]; /* plain memory, ordered by the protocol alone: TSan checks it */
 } run;
 
 /* Requirements of both kinds, from lower to higher labels. */
@@ -47,8 +46,8 @@ static void build(uint64_t *seed)
 	CHECK(run.state);
 }
 
-/* How many of a list have begun: none of those that an operation is about to release may have.
- * Relaxed, like all that is counted here: the order has to come from the interpreter alone. */
+/* Returns: how many operations of a list have begun; those that an operation is about to release
+ * must not have. Counters are relaxed, so that only the interpreter orders them. */
 static uint32_t count_begun(uint32_t first, uint32_t count)
 {
 	uint32_t n = 0;
@@ -110,7 +109,7 @@ UNIT_TEST(threads_run_each_operation_once_after_what_it_requires)
 	}
 }
 
-/* A state that somebody has written nonsense to stops the schedule; nothing outside is touched. */
+/* A state with wrong contents stops the schedule; memory outside is not touched. */
 UNIT_TEST(state_gone_wild_hands_out_no_operation_that_there_is_not)
 {
 	uint64_t seed = 6;

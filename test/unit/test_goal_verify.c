@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each kind of operation may say, and what verifying refuses of it. */
+/* Fields of each kind of operation: accepted and refused values. */
 #include <errno.h>
 #include <time.h>
 
@@ -254,10 +254,10 @@ UNIT_TEST(lists_that_do_not_fit_are_refused)
 	DAMAGED(goal_ops(block)[0].mem = 1);
 	DAMAGED(goal_ops(block)[1].segment = 5);
 	DAMAGED(block->segment_count = 4);
-	/* a sum that comes round again */
+	/* a sum that wraps around */
 	DAMAGED((block->user_count = 3, s[0].mem = s[1].mem = 3, s[0].off = 0,
 		 s[0].bytes = s[1].bytes = 1ull << 63, goal_ops(block)[0].bytes = 2));
-	/* a piece of nobody's */
+	/* a piece of no list */
 	DAMAGED((s[5] = s[4], block->segment_count++, block->bytes += sizeof *s));
 }
 
@@ -273,7 +273,7 @@ UNIT_TEST(lists_out_of_turn_are_refused)
 	goal_segment(&b, 0, GOAL_USER, 2, 1);
 	CHECK_EQ(goal_compile(&b, block, sizeof room), -EINVAL);
 	b = begin();
-	goal_recv(&b, 1, 1, GOAL_USER, 0, 1); /* one place and a list */
+	goal_recv(&b, 1, 1, GOAL_USER, 0, 1); /* a place and a list */
 	goal_segment(&b, 0, GOAL_USER, 0, 1);
 	CHECK_EQ(goal_compile(&b, block, sizeof room), -EINVAL);
 	b = begin();
@@ -337,7 +337,7 @@ UNIT_TEST(the_same_graph_gives_the_same_bytes)
 	CHECK(!memcmp(room, other, block->bytes));
 }
 
-/* All in one list, in no order: what is quadratic does not end. */
+/* All operations in one list, unordered: a quadratic algorithm would not end. */
 UNIT_TEST(large_schedules_are_compiled_and_verified_in_linear_time)
 {
 	enum { N = 1 << 18 };
@@ -364,7 +364,7 @@ UNIT_TEST(large_schedules_are_compiled_and_verified_in_linear_time)
 	CHECK_EQ(b->ready_count, 1);
 	for (uint32_t k = 1; k < goal_ops(b)[0].next_count; k++)
 		CHECK(goal_adjacency(b)[k - 1] <= goal_adjacency(b)[k]);
-	took = clock() - since; /* of the processor's time, whoever else works */
+	took = clock() - since; /* CPU time, independent of other load */
 	free(many);
 	free(edge);
 	free(work);

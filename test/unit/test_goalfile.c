@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs in files: written in a stream, mapped, verified. */
+/* Program files: written as a stream, mapped, verified. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ static char dir[64], path[96];
 static _Alignas(8) char room[BLOCK_MAX];
 static struct goal_block *const block = (struct goal_block *)room;
 
-/* Rank r sends to the next one; the last two do the same. */
+/* Rank r sends to the next rank; the last two ranks share a block. */
 static void build_rank(uint32_t rank)
 {
 	struct goal_edge edges[2];
@@ -59,7 +59,7 @@ static void begin(void)
 static void end(void)
 {
 	unlink(path);
-	CHECK(!rmdir(dir)); /* so no ".part" is left either */
+	CHECK(!rmdir(dir)); /* and no ".part" remains */
 }
 
 UNIT_TEST(program_that_was_written_is_read)
@@ -137,7 +137,7 @@ UNIT_TEST(writer_that_fails_leaves_no_file)
 	end();
 }
 
-/* A device without room: the error comes when it is written at the latest. */
+/* A full device: the error comes at the latest from goalfile_finish(). */
 UNIT_TEST(device_is_not_replaced)
 {
 	struct goalfile_writer *w = NULL;
@@ -218,7 +218,7 @@ UNIT_TEST(program_with_a_flipped_bit_is_refused_or_runs)
 	end();
 }
 
-/* Offsets that share a block with another one: what was not verified must not be run. */
+/* Offsets inside another block: only blocks that were verified may run. */
 UNIT_TEST(blocks_that_overlap_are_refused)
 {
 	static _Alignas(64) char copy[FILE_MAX];

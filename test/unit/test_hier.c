@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Layouts of collectives over several nodes: synthetic placements, all numbers of nodes and roots.
  */
-#include "hier/hier.h"
+#include "hier/layout.h"
 #include "unit.h"
 
 enum { NODES_MAX = 40 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which message goes where: order, any source, any tag, contexts, many schedules at once, helping
- * others. */
+/* Matching: order, any source, any tag, contexts, many schedules at once, driving other ranks. */
 #include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +26,7 @@ static void run_and_wait(struct sched_inst *s)
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 }
 
-/* Messages of one tag keep their order, whichever way each of them travels. */
+/* Messages of one tag keep their order, whichever way each travels. */
 static void in_order(struct ranks *r)
 {
 	enum { N = 600 };
@@ -49,7 +48,7 @@ static void in_order(struct ranks *r)
 	}
 	s = open_plan(g, buf, N * 70000ull, 0, 0);
 	if (r->rank)
-		usleep(20000); /* most come before their receives */
+		usleep(20000); /* most messages are unexpected */
 	run_and_wait(s);
 	for (uint32_t i = 0; r->rank && i < N; i++)
 		CHECK_EQ(case_wrong(buf + 70000 * (uint64_t)i, sizes[i % BASE_ARRAY_LEN(sizes)], i),
@@ -60,7 +59,7 @@ static void in_order(struct ranks *r)
 
 UNIT_TEST(messages_of_a_tag_keep_their_order) { ranks_run(2, no_options, in_order, NULL); }
 
-/* Receives in the opposite order, each after the other: every message but one comes too early. */
+/* Receives in the opposite order, one after another: every message but one is unexpected. */
 static void backwards(struct ranks *r)
 {
 	enum { N = 1000 };
@@ -93,7 +92,7 @@ UNIT_TEST(receives_in_the_opposite_order_find_their_messages)
 	ranks_run(2, no_options, backwards, NULL);
 }
 
-/* Rank 0 takes from anyone, under any tag; each sender's messages come in its own order. */
+/* Rank 0 receives from any source under any tag; each sender's messages keep their order. */
 static void from_any(struct ranks *r)
 {
 	enum { EACH = 50, RUNS = 20 };
@@ -119,7 +118,9 @@ static void from_any(struct ranks *r)
 			uint32_t src = (uint32_t)(buf[i] >> 16 & 0xffff);
 
 			CHECK_EQ(buf[i] >> 32,
-				 run); /* nobody's next run, however far ahead it is */
+				 /* no message of another rank's next run, however far ahead that
+				  * rank is */
+				 run);
 			CHECK_EQ(buf[i] & 0xffff, next[src]++);
 		}
 	}
@@ -132,11 +133,11 @@ UNIT_TEST(receives_from_anyone_take_messages_of_their_run_in_order)
 	ranks_run(4, no_options, from_any, NULL);
 }
 
-/* Inline, eager, announced: each kind under a tag of its own, with how many bytes. */
+/* Inline, eager, announced: a tag and a size for each kind. */
 static const uint64_t kind_bytes[] = { 8, 700, 6000 };
 enum { KINDS = BASE_ARRAY_LEN(kind_bytes), EACH_KIND = 6, DELAYED_RUNS = 6 };
 
-/* Everybody takes from anyone while everybody sends, when they come to it. */
+/* All ranks send, and receive from any source. */
 static void delayed_schedule(struct ranks *r, uint64_t *random)
 {
 	uint64_t at = kind_bytes[KINDS - 1];
@@ -175,7 +176,8 @@ static void from_any_delayed(struct ranks *r)
 		usleep((useconds_t)ranks_below(random, 1000));
 		CHECK_EQ(sched_run(s), 0);
 		usleep((useconds_t)ranks_below(random,
-					       1000)); /* meanwhile others may drive this rank */
+					       /* other processes may drive this rank meanwhile */
+					       1000));
 		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 		at = kind_bytes[KINDS - 1];
 		for (uint32_t i = 0; i < all; at += kind_bytes[i++ % KINDS]) {
@@ -198,7 +200,7 @@ UNIT_TEST(receives_from_anyone_take_each_message_once_whatever_the_delays)
 		ranks_run(size, no_options, from_any_delayed, NULL);
 }
 
-/* What was posted first wins: here the receive from anyone, then the one from rank 1. */
+/* The receive posted first wins: here the one from any source, then the one from rank 1. */
 static void posted_first(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -224,7 +226,7 @@ static void posted_first(struct ranks *r)
 
 UNIT_TEST(the_receive_that_was_posted_first_wins) { ranks_run(2, no_options, posted_first, NULL); }
 
-/* Thousands in flight on one channel and on many, the same tags in all of them. */
+/* Thousands of messages in flight on one channel and on many, with the same tags. */
 static void thousands(struct ranks *r)
 {
 	enum { N = 4000 };
@@ -253,7 +255,7 @@ static void thousands(struct ranks *r)
 
 UNIT_TEST(thousands_of_schedules_are_in_flight) { ranks_run(2, no_options, thousands, NULL); }
 
-/* Rank 1 starts and then computes; its part goes on all the same, because rank 0 waits. */
+/* Rank 1 starts a run and computes; its part makes progress, because rank 0 waits. */
 static void helped(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -262,7 +264,8 @@ static void helped(struct ranks *r)
 	uint32_t got;
 
 	plan_init(&plan);
-	if (r->rank) { /* an answer that needs the question, and an operation on it */
+	/* a reply that requires the request, and an operation that requires the reply */
+	if (r->rank) {
 		got = goal_recv(&plan.build, 0, 0, GOAL_USER, 0, 4 << 20);
 		goal_add(&plan.build, &(struct goal_op){ .type = GOAL_ADD,
 							 .dtype = GOAL_U64,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random programs on 2 to 9 ranks against a sequential reference, several in flight, with random
- * delays. One that fails is made smaller before it is told. Seed and number: UNIT_SCHED_SEED,
+ * delays. A failing program is reduced before it is reported. Seed and number: UNIT_SCHED_SEED,
  * UNIT_SCHED_PROGRAMS.
  */
 #include <unistd.h>
@@ -139,7 +139,7 @@ static void random_programs(struct ranks *r)
 
 		atomic_store(&r->words[0], each);
 		batch(r, g, each, job->only, &local);
-		ranks_barrier(r); /* so that words[0] names the program that failed */
+		ranks_barrier(r); /* words[0] names the program that failed */
 	}
 	sched_group_leave(g);
 }
@@ -155,7 +155,7 @@ static bool passes(int ranks, char *const *options, struct job *job)
 	return true;
 }
 
-/* Leave out steps as long as it still fails. */
+/* Removes steps while the program still fails. */
 static void shrink(struct program *p, char *const *options)
 {
 	for (int chunk = p->steps / 2; chunk > 0; chunk /= 2) {
@@ -190,7 +190,7 @@ static void try_programs(int ranks, char *const *options, int programs)
 	if (passes(ranks, options, &job))
 		return;
 	printf("%s", ranks_text);
-	/* which of the programs, and which of its batch, is found by trying them alone */
+	/* runs the programs of the batch one by one to find the failing one */
 	for (int i = 0; i < job.programs; i++) {
 		uint64_t each = ranks_random(&seed);
 

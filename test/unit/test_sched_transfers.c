@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ranks and what goes between them: every way a message can travel, every kind of memory. */
+/* Transfers between two ranks: every kind of message, every kind of memory. */
 #include "sched_case.h"
 
 static char *const no_options[] = { NULL };

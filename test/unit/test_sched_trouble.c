@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong: ranks that die, sizes that differ, messages that never come, senders that never
+/* Failures: ranks that die, sizes that differ, messages that never come, senders that never
  * stop. */
 #include <errno.h>
 #include <signal.h>
@@ -30,8 +30,7 @@ static struct sched_inst *one_op(struct sched_group *g, uint8_t type, uint32_t p
 
 /* ---- death ------------------------------------------------------------------------------- */
 
-/* Rank 0 waits for 1, which waits for 2, which dies; 3 and 4 have a run of their own that goes on.
- */
+/* Rank 0 waits for 1, which waits for 2, which dies; the run of 3 and 4 goes on. */
 static void chain_of_three(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -97,8 +96,8 @@ UNIT_TEST(a_death_is_told_with_rank_and_operation)
 	CHECK_HAS(ranks_text, "has died; operation 0 of rank 1 depends on it");
 }
 
-/* All exchange large and small messages for ever; one is killed at a random moment; the others end.
- */
+/* All ranks exchange large and small messages; one is killed at a random moment; the runs of the
+ * others end. */
 static void all_to_all(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -173,7 +172,7 @@ static void sizes_differ(struct ranks *r)
 
 		if (!ret)
 			ret = sched_wait(s, UINT64_MAX);
-		/* a short send has ended long before its receive is there */
+		/* a short send ends long before its receive is posted */
 		CHECK(ret == -EREMOTEIO || (!r->rank && !ret && sent[k] < 1024));
 		sched_close(s);
 		ranks_barrier(r);
@@ -239,7 +238,7 @@ static uint64_t arena_bytes_used(void)
 	return s.arena_used_bytes;
 }
 
-/* Rank 0 starts one send after the other and waits for none but when it must. */
+/* Rank 0 starts sends in a row and waits only when it must. */
 static void runaway(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);

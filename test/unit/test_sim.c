@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the simulator does with programs that are no patterns: matching, waiting, deadlocks,
- * critical paths. */
+/* Programs that are no patterns: matching, waiting, deadlocks, critical paths. */
 #include <errno.h>
 
 #include "goal/sim/private.h"
@@ -32,7 +31,7 @@ UNIT_TEST(events_come_by_time_and_then_by_age_whenever_they_were_pushed)
 		if ((random >> 60) < (step < 100000 ? 9 : 5)) {
 			bool is_old = old && (random >> 40) % 8 == 0;
 
-			/* one that had waited keeps its number and comes at a later time */
+			/* an event that waited keeps its number and comes at a later time */
 			e = (struct sim_event){ .time = q.last +
 							(random >> 33) %
 								((random >> 20) % 2 ? 4 : 1u << 20),
@@ -71,7 +70,7 @@ static bool fits(const struct naive *n, uint32_t i, uint32_t peer, uint32_t tag)
 	       (n->tag[i] == tag || n->tag[i] == GOAL_ANY || tag == GOAL_ANY);
 }
 
-/* The op of the first that fits, taken out; GOAL_NONE. */
+/* Removes and returns the op of the first match; GOAL_NONE: none. */
 static uint32_t naive_take(struct naive *n, uint32_t peer, uint32_t tag)
 {
 	for (uint32_t i = 0; i < n->count; i++) {
@@ -103,7 +102,8 @@ static uint32_t draw(uint64_t *random, uint32_t below)
 	return (uint32_t)(*random >> 33) % below;
 }
 
-/* Rank 0 has receives of all kinds, ranks 1 to PEERS sends of all tags; op numbers are as added. */
+/* Rank 0 has receives of all kinds, ranks 1 to PEERS sends of all tags; op numbers are in order of
+ * adding. */
 static void make_matching(uint64_t *random, uint32_t open_in)
 {
 	const struct sim_params p = defaults();
@@ -200,8 +200,8 @@ UNIT_TEST(a_receive_from_anybody_takes_the_message_that_came_first)
 	goal_requires(&one.build, send_to(0, 5, 8), sim_case_calc(&one, 10, 0));
 	sim_case_rank(&one, 2);
 	CHECK_EQ(sim_run(one.sim), 0);
-	/* 4000 + 1500 + 42, then the second message, which came meanwhile, or the computing; both
-	 * by then */
+	/* 4000 + 1500 + 42, then the second message, which has come meanwhile, or the computing;
+	 * both have ended by then */
 	CHECK_EQ(sim_rank_end(one.sim, 0), (4000 + 2ull * 1542 + 100000) * SIM_PS_PER_NS);
 	sim_case_end(&one);
 }

@@ -15,7 +15,7 @@ struct costs {
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Many parameter sets; false: that was the last. */
+/* Iterates over parameter sets. Returns: false after the last. */
 static bool next_costs(unsigned *i, struct costs *c)
 {
 	static const double Ls[] = { 0, 100, 2500 }, os[] = { 1, 1500 }, gs[] = { 0, 1000, 4000 },
@@ -45,7 +45,7 @@ UNIT_TEST(ping_pong_is_two_trips_a_round)
 
 	for (unsigned i = 0; next_costs(&i, &c);) {
 		struct gen_params p = { .ranks = 2, .bytes = c.s, .rounds = 5 };
-		/* the CPU or NIC may not be ready again before the answer is there */
+		/* the CPU or NIC may still be busy when the reply arrives */
 		uint64_t period = most(most(2 * c.trip, c.gap), 2 * (c.out + c.in));
 
 		if (c.out <= c.p.overhead_ps + c.p.latency_ps)
@@ -134,8 +134,7 @@ UNIT_TEST(a_pipeline_fills_once_and_then_gives_a_segment_each_period)
 						.segment_bytes = c.s };
 			uint64_t period = most(c.out, c.gap);
 
-			/* where segments leave the root no faster than the others receive and pass
-			 * them on */
+			/* segments leave the root no faster than other ranks forward them */
 			if (n > 2 ? period >= c.in + c.out : period >= c.in)
 				CHECK_EQ(sim_case_end_of("ring-bcast", p, &c.p),
 					 19 * period + (n - 1) * c.trip);
@@ -203,7 +202,7 @@ UNIT_TEST(published_dissemination_and_binary_tree_of_16_end_at_22000)
 
 UNIT_TEST(published_reduction_of_8_ends_at_34914)
 {
-	/* by place in the tree; the example numbers the ranks otherwise */
+	/* by position in the tree; the example numbers the ranks in another way */
 	static const uint64_t ends[] = { 34914, 1500, 13138, 1500, 24776, 1500, 13138, 1500 };
 	struct sim_params defaults;
 	struct sim *s;

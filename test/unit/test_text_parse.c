@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a text means. */
+/* The meaning of texts. */
 #include "text_case.h"
 
 UNIT_TEST(operations_of_the_dialect_are_read_and_printed_in_canonical_form)
@@ -41,7 +41,7 @@ UNIT_TEST(comments_stand_wherever_blanks_may)
 
 UNIT_TEST(a_comment_of_many_lines_does_not_lose_what_stood_before_it)
 {
-	/* the line that holds the wrong word is gone from the window when the comment ends */
+	/* the line of the wrong word is not in memory any more when the comment ends */
 	size_t bytes = 1 << 20;
 	char *text = malloc(bytes + 200);
 	struct text_case c;
@@ -212,7 +212,7 @@ UNIT_TEST(the_largest_numbers_are_read)
 		"l1: calc 18446744073709551615\n}\n";
 	char *with = NULL;
 
-	/* printed as read, though ranks are missing, which is told at the end */
+	/* printed as read; the missing ranks are reported at the end */
 	text_case_append(&with, text, strlen(text));
 	CHECK_HAS(text_case_of(with), "0:0: rank 0 has no block, as 2147483646 of 2147483647");
 	free(with);
@@ -220,7 +220,7 @@ UNIT_TEST(the_largest_numbers_are_read)
 
 UNIT_TEST(one_block_after_the_other_of_a_large_text_needs_no_more_than_the_largest)
 {
-	/* ranks of growing and shrinking size: labels, slots and arrays are used again */
+	/* ranks of growing and shrinking size reuse labels, slots and arrays */
 	char *text = NULL, line[200];
 	struct text_case c;
 	uint32_t ops = 0, want = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is wrong with a text, and where. */
+/* Problems of texts and their places. */
 #include <errno.h>
 
 #include "text_case.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parse and print are inverses: for random schedules, made by goal_compile(), of all kinds of
- * operations. A failing one is made smaller until nothing can be left out, and shown. TEXT_SEED and
- * TEXT_ROUNDS choose others.
+ * Parse and print are inverses, for random schedules of all kinds of operations that goal_compile()
+ * made. A failing schedule is reduced and shown. TEXT_SEED and TEXT_ROUNDS choose others.
  */
 #include "text_case.h"
 
@@ -17,7 +16,7 @@ struct any_op {
 	uint32_t piece_count;
 };
 
-/* A schedule as it was added; what is dropped stays in the arrays, unused. */
+/* A schedule as it was added; dropped operations stay in the arrays, unused. */
 struct any {
 	struct any_op ops[OPS];
 	bool dropped[OPS];
@@ -38,7 +37,7 @@ static uint64_t draw(uint64_t below)
 	return below ? seed % below : seed;
 }
 
-/* Small ones mostly, the largest sometimes. */
+/* Mostly small, sometimes of the largest size. */
 static uint64_t draw_size(void)
 {
 	return draw(8) ? draw(100) : draw(2) ? draw(1ull << 40) : 1ull << 62;
@@ -228,7 +227,7 @@ static char *text_of(const struct goal_block *b)
 	return text;
 }
 
-/* NULL, or what is wrong. */
+/* Returns: NULL, or the mistake. */
 static const char *wrong_with(const struct any *a)
 {
 	const struct goal_block *b = compile(a);
@@ -254,7 +253,7 @@ static const char *wrong_with(const struct any *a)
 	return wrong;
 }
 
-/* Leaves out what can be while it stays wrong. */
+/* Removes operations while the mistake remains. */
 static void shrink(struct any *a)
 {
 	bool smaller = true;

@@ -72,7 +72,7 @@ static void problem(void *ctx, const struct text_problem *p)
 			 p->message);
 
 	text_case_append(&((struct feed *)ctx)->c->problems, line, (size_t)n);
-	/* what is pointed at lies in the line that is shown */
+	/* the columns lie inside the line that is shown */
 	if (p->text && p->column && p->column - 1 + p->bytes > p->text_bytes)
 		abort();
 }

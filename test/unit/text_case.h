@@ -6,7 +6,7 @@
 #include "goal/text/text.h"
 #include "unit.h"
 
-/* What came of a text. Owner: text_case_free(). */
+/* The result of parsing a text. Owner: text_case_free(). */
 struct text_case {
 	int ret;
 	char *printed;  /* all ranks, in the order of the text, as text_print() has them */
@@ -18,11 +18,11 @@ struct text_case {
 	char label[64];             /* of the last rank's last operation */
 };
 
-/* In pieces of up to `piece` bytes. */
+/* Parses a text that is read in pieces of up to `piece` bytes. */
 void text_case_parse_in(struct text_case *c, const char *text, size_t bytes, size_t piece);
 void text_case_parse(struct text_case *c, const char *text);
 void text_case_free(struct text_case *c);
-/* The canonical form of a right text, or the problems of a wrong one. Valid until the next call. */
+/* Returns: the canonical form of a text, or its problems. Valid until the next call. */
 const char *text_case_of(const char *text);
 
 /* Appends to a string that grows. */

@@ -262,33 +262,13 @@ static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 		       : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
-/* A call so small that neither rank nor library need be asked: by the handle alone, or by what is
- * known of it. */
-static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
-{
-	uint64_t bound = types_bound(datatype), size;
+#define TYPES_COUNT_END ((uint64_t)1 << 40) /* from here on products could overflow */
 
-	if (!bound || count >= (uint64_t)1 << 40)
-		return false;
-	if (base_likely(count * bound < threshold_bytes))
-		return true;
-	size = types_known_size(datatype, bound);
-	return size && count * size < threshold_bytes;
-}
-
-/* Likewise: one that the gate leaves to the library. */
-static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count,
-				   const struct coll_gate *gate)
-{
-	uint64_t bound = types_bound(datatype), size;
-
-	if (!bound || count >= (uint64_t)1 << 40)
-		return false;
-	if (base_likely(count * bound < gate->gate))
-		return true;
-	size = types_known_size(datatype, bound);
-	return size && coll_gate_passes(gate, count * size);
-}
+/* A call so small that neither rank nor host MPI need be asked: by the handle alone, or by the size
+ * that is known of it. In sizes.c. */
+bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes);
+/* The same of a call that the gate leaves to the host MPI. */
+bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct coll_gate *gate);
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's
  * memory, which may be what is pending: that is completed like any other touch. */

@@ -33,15 +33,20 @@ static inline bool abi_size_is_exact(const struct abi_predefined *p, uintptr_t t
 	return (type & p->sized_mask) == p->sized_value;
 }
 
+/* Of a datatype whose handle carries its size. */
+static inline uint64_t abi_exact_size(const struct abi_predefined *p, uintptr_t type)
+{
+	uint64_t size = type >> p->shift & p->size_bits;
+
+	return p->is_log2 ? (uint64_t)1 << size : size;
+}
+
 /* Size of a predefined datatype, or more; 0: the handle alone does not tell. The upper half of an
  * integer may be undefined. */
 static inline uint64_t abi_size_bound(const struct abi_predefined *p, uintptr_t type)
 {
-	if (abi_size_is_exact(p, type)) {
-		uint64_t size = type >> p->shift & p->size_bits;
-
-		return p->is_log2 ? (uint64_t)1 << size : size;
-	}
+	if (abi_size_is_exact(p, type))
+		return abi_exact_size(p, type);
 	return abi_range_has(&p->types[0], type) || abi_range_has(&p->types[1], type)
 		       ? ABI_LARGEST_BYTES
 		       : 0;

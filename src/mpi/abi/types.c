@@ -15,8 +15,6 @@ enum {
 	PROBE_PASSES = 3,      /* an offset below PROBE_BYTES has so many bytes */
 };
 
-struct sizes types_sizes;
-
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 {
 	MPI_Count size, bytes;

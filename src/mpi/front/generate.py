@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From functions.table: everything that is one of many.
 
-usage: generate.py {trampolines|slots|host|signatures|collectives|look|narrow} functions.table OUTPUT
+usage: generate.py {trampolines|slots|host|signatures|collectives|gates|look|narrow} functions.table OUTPUT
 """
 import re
 import sys
@@ -25,6 +25,9 @@ def slots(functions):
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of wrappers.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
+    out += listed('FRONT_WRITTEN(X)', 'X(name): of these the ones that wrappers.c has itself, which come first',
+                  [f.name for f in written if f.kind in table.WRITTEN])
+    out += listed('FRONT_TAKEN(X)', 'X(name): the collectives', [f.name for f in written if f.kind in table.TAKEN])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
     out += listed('FRONT_REAL(X)',
                   'X(name, other name or name, required) in the order of struct host_functions, '
@@ -34,7 +37,8 @@ def slots(functions):
                   [f.name for f in functions if f.is_optional])
     out += listed('FRONT_SIGNATURES(X)', 'X(name, since): the MPI that surely has it, 3 or 4',
                   [f'{f.name}, {f.since}' for f in functions])
-    out += [f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
+    out += [f'#define FRONT_WRITTEN_COUNT {sum(f.kind in table.WRITTEN for f in written)}',
+            f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
             f'#define FRONT_REAL_COUNT {len(functions)}', '', '#endif', '']
     return '\n'.join(out)
 
@@ -67,7 +71,8 @@ def host(functions):
     requests = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
     return '\n'.join([C_HEAD, 'struct host_functions {',
                       *[f'\t{f.ret} (*{f.name})({neutral_args(f)});' for f in functions], '};', '',
-                      *[f'{f.ret} request_{f.name}({neutral_args(f)});' for f in requests], ''])
+                      *[f'{f.ret} request_{f.name}({neutral_args(f)});' for f in requests], '',
+                      *[f'int {large_args(f)};' for f in functions if f.kind in table.TAKEN], ''])
 
 
 def signatures(functions):
@@ -200,13 +205,13 @@ def args(f):
     return ['\tstruct coll_args args = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
-def is_passed(form, term, gate):
+def is_passed(form, term, gate, prefix):
     args = f'{term.args[2]}, (uint64_t){term.args[1]}'
-    return f'types_is_small({args}, {gate}.gate)' if form == 'blocking' else f'types_is_passed({args}, &{gate})'
+    return f'{prefix}_is_small({args}, {gate}.gate)' if form == 'blocking' else f'{prefix}_is_passed({args}, &{gate})'
 
 
-def gate(f):
-    """Goes to the library without another look: by what all ranks know, or not at all."""
+def gate(f, prefix):
+    """True: the host MPI's without another check, by what all ranks know, or not at all."""
     form = form_of(f)[1]
     kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
     name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
@@ -215,15 +220,14 @@ def gate(f):
     if not counted:
         return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
-        return is_passed(form, f.terms[-1], name)
-    # which side counts is known at the root only; elsewhere the other side means nothing, and when that looks
-    # large the long way comes to the right result
-    sides = sorted(f.terms, key=lambda t: t.root)
-    if sides[-1].root:
-        here, there = sides
-        return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || {is_passed(form, here, name)}) &&\n'
-                f'\t    (!{there.args[1]} || {is_passed(form, there, name)})')
-    return is_passed(form, f.terms[-1], name)
+        return is_passed(form, f.terms[-1], name, prefix)
+    # Only the root knows which buffer counts. Elsewhere the other buffer means nothing: where it looks large,
+    # the long way comes to the right result.
+    here, there = sorted(f.terms, key=lambda t: t.root)
+    if there.root:
+        return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || {is_passed(form, here, name, prefix)}) &&\n'
+                f'\t    (!{there.args[1]} || {is_passed(form, there, name, prefix)})')
+    return is_passed(form, f.terms[-1], name, prefix)
 
 
 def execute_or_pass(f, call):
@@ -238,32 +242,47 @@ def execute_or_pass(f, call):
             f'\treturn coll_passed(&args, HOST_CALL({call}));']
 
 
+def large_args(f):
+    return f'large_{f.name}({neutral_args(f)}, const void *caller)'
+
+
+def large_call(f):
+    return f'large_{f.name}({f.passed}, CALLER())'
+
+
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
-    large = f'large_{f.name}({f.passed}, CALLER())'
-    sync = ['\tif (abi_is_program_call(CALLER()))',
-            '\t\tcomm_state_sync(comm);'] if form_of(f)[1] == 'blocking' else []
-    return [f'static int __attribute__((noinline)) large_{f.name}({neutral_args(f)}, const void *caller)',
-            '{',
-            *args(f), '\tint rc;', '', '\thost_bracket_unwind(__builtin_frame_address(0));',
-            '\tif (!abi_is_program_call(caller))', f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
-            f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f)}))',
-            f'\t\treturn {call};',
-            f'\treturn {large};', '}', '',
-            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync,
-            '\tif (!rt_has_pending())',
-            f'\t\treturn {gate(f)} ? {call} : {large};',
+    sync = []
+    if form_of(f)[1] == 'blocking':
+        sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);']
+    return [f'int {large_args(f)}', '{', *args(f), '\tint rc;', '',
+            '\thost_bracket_unwind(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
+            f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
+            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync, '\tif (!rt_has_pending())',
+            f'\t\treturn {gate(f, "types")} ? {call} : {large_call(f)};',
             '\tif (abi_is_program_call(CALLER())) {',
-            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
-            '}', '']
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}',
+            f'\treturn {large_call(f)};', '}', '']
 
 
 def collectives(functions):
-    """collectives.h: wrappers of what Sluice may do itself."""
+    """collectives.h: wrappers of what Sluice may execute."""
     out = [C_HEAD, '#include "mpi/request/request.h"', '']
     for f in functions:
         if f.kind in table.TAKEN:
             out += collective(f)
+    return '\n'.join(out)
+
+
+# ---- gates.h: included by gate.h, once per ABI -------------------------------------------------------
+
+def gates(functions):
+    """gates.h: wrap_X, which the program calls while nothing is pending."""
+    out = [C_HEAD]
+    for f in functions:
+        if f.kind in table.TAKEN:
+            out += [f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f, "gate")}))',
+                    f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
     return '\n'.join(out)
 
 
@@ -336,8 +355,7 @@ def narrow(functions):
 
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
-              'host': host, 'signatures': signatures, 'collectives': collectives, 'look': look,
-              'narrow': narrow}
+              'host': host, 'signatures': signatures, 'collectives': collectives, 'gates': gates, 'look': look, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

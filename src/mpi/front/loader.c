@@ -64,21 +64,24 @@ static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 0;
 }
 
-static abi_driver *driver_of(const struct image *image, void *handle)
+static const struct front_abi mpich = { abi_mpich, gates_mpich }, ompi = { abi_ompi, gates_ompi },
+			      standard = { abi_std, gates_std };
+
+static const struct front_abi *abi_of(const struct image *image, void *handle)
 {
 	const char *name = base_name(image->path);
 
 	if (!strncmp(name, "libmpi_abi.so", 13))
-		return abi_std;
+		return &standard;
 	if (dlsym(handle, "ompi_mpi_comm_world"))
-		return abi_ompi;
+		return &ompi;
 	/* The MPICH ABI is libmpi.so.12 by agreement; distributions and vendors rename the file. */
 	if (strstr(name, ".so.12") || dlsym(handle, "MPIR_Err_return_comm"))
-		return abi_mpich;
+		return &mpich;
 	return NULL;
 }
 
-enum front_found loader_find(struct host_library *library, abi_driver **driver)
+enum front_found loader_find(struct host_library *library, const struct front_abi **out_abi)
 {
 	struct image_list list = { .count = 0 }; /* 64 KiB of stack, once */
 	enum front_found found = FRONT_NONE;
@@ -107,7 +110,7 @@ enum front_found loader_find(struct host_library *library, abi_driver **driver)
 		library->hi = image->hi;
 		library->program_lo = list.program_lo;
 		library->program_hi = list.program_hi;
-		*driver = driver_of(image, handle);
+		*out_abi = abi_of(image, handle);
 	}
 	return found;
 }

@@ -43,7 +43,7 @@ static struct {
 	pthread_mutex_t lock; /* protects the rest */
 	enum state state;
 	struct host_library library;
-	bool is_served; /* library is attached */
+	const struct front_abi *abi; /* of the library that is served; NULL: none is */
 	void *original[SLOTS]; /* slots as they were at start, leading here */
 } front = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -60,9 +60,9 @@ static void stay_out(const char *why)
 static void attach_locked(const void *caller)
 {
 	struct host_library library = { 0 };
-	abi_driver *driver = NULL;
+	const struct front_abi *own = NULL;
 
-	switch (loader_find(&library, &driver)) {
+	switch (loader_find(&library, &own)) {
 	case FRONT_NONE: /* under a name that we do not know, or not yet loaded */
 		if (loader_next("PMPI_Bcast", caller))
 			front.state = STATE_PLAIN;
@@ -73,13 +73,13 @@ static void attach_locked(const void *caller)
 		break;
 	case FRONT_ONE:
 		front.state = STATE_PLAIN;
-		if (!driver || loader_fill(&library) || abi_attach(driver, &library)) {
+		if (!own || loader_fill(&library) || abi_attach(own->driver, &library)) {
 			stay_out("this MPI library is of a kind that Sluice does not know");
 			break;
 		}
 		front.state = STATE_ATTACHED;
 		front.library = library;
-		front.is_served = true;
+		front.abi = own;
 		break;
 	}
 }
@@ -94,12 +94,12 @@ static void set_locked(uint64_t slot, struct front_way way)
 static void recheck_locked(void)
 {
 	struct host_library library;
-	abi_driver *driver;
+	const struct front_abi *own;
 
-	if (front.state == STATE_SEVERAL || loader_find(&library, &driver) != FRONT_SEVERAL)
+	if (front.state == STATE_SEVERAL || loader_find(&library, &own) != FRONT_SEVERAL)
 		return;
 	front.state = STATE_SEVERAL;
-	if (front.is_served)
+	if (front.abi)
 		base_log(BASE_LOG_WARN, "mpi",
 			 "a second MPI library is started: Sluice leaves it alone");
 	else
@@ -146,8 +146,12 @@ static struct front_way served_way(uint64_t slot)
 	void *own = front.library.functions[i];
 	struct front_way way;
 
-	if (i < FRONT_WRAPPED_COUNT)
-		return front_wrapped[i];
+	if (i < FRONT_WRAPPED_COUNT) {
+		way = front_wrapped[i];
+		if (i >= FRONT_WRITTEN_COUNT)
+			way.plain = front.abi->gates[i - FRONT_WRITTEN_COUNT];
+		return way;
+	}
 	if (!own)
 		own = narrow_function(exported[i].name + strlen("PMPI_"));
 	if (!own)
@@ -165,7 +169,7 @@ static struct front_way plain_way(uint64_t slot, const void *caller)
 	const char *name = exported[slot / 2].name + !(slot % 2);
 	void *target = loader_next(name, caller);
 
-	if (target && front.is_served && is_in_library(target))
+	if (target && front.abi && is_in_library(target))
 		return served_way(slot);
 	if (!target)
 		target = narrow_function(exported[slot / 2].name + strlen("PMPI_"));

@@ -92,7 +92,7 @@ def read(path):
             functions.append(Function(match))
             if match['both']:
                 functions.append(Function(match, large=True))
-    functions.sort(key=lambda f: 0 if f.kind in WRITTEN + TAKEN else 1 if f.kind in MADE else 2)
+    functions.sort(key=lambda f: 0 if f.kind in WRITTEN else 1 if f.kind in TAKEN else 2 if f.kind in MADE else 3)
     names = [f.name for f in functions]
     if len(set(names)) != len(names):
         sys.exit(f'{path}: a function is listed twice')

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The trampolines: what the exported names are.
+"""The trampolines, which are the exported names. x86-64 only.
 
-Each jumps through one of two slots: the first while nothing is pending or in flight (one relaxed load tells),
-else the second. At first both lead to the resolver, which keeps all argument registers and the stack as
-the caller left them.
+A trampoline jumps through one of two slots: the first while no operation is pending and no request is
+active (one relaxed load), else the second. Initially both lead to the resolver, which keeps all argument
+registers and the stack as the caller left them.
 """
 
-X86_64_ENTRY = """
+ENTRY = """
 	.p2align 4
 resolve_entry:			# stack: slot number, return address of the caller
 	.cfi_startproc
@@ -55,7 +55,7 @@ resolve_entry:			# stack: slot number, return address of the caller
 	.cfi_endproc
 """
 
-X86_64_FUNCTION = """
+FUNCTION = """
 	.globl	{name}
 	.type	{name}, @function
 	.p2align 4
@@ -78,75 +78,8 @@ unresolved_{slot}:
 	.cfi_endproc
 """
 
-# A slot is read with acquire: what the wrapper reads was written before the slot.
-AARCH64_FUNCTION = """
-	.globl	{name}
-	.type	{name}, %function
-	.p2align 4
-{name}:
-.Lhere_{slot}:
-	.cfi_startproc
-	hint	#34
-	adrp	x16, rt_intercept_refs
-	ldr	w16, [x16, :lo12:rt_intercept_refs]
-	cbnz	w16, 1f
-	adrp	x16, front_slots+8*{slot}
-	add	x16, x16, :lo12:front_slots+8*{slot}
-	ldar	x16, [x16]
-	br	x16
-1:	adrp	x16, front_slots+8*{pending}
-	add	x16, x16, :lo12:front_slots+8*{pending}
-	ldar	x16, [x16]
-	br	x16
-	.cfi_endproc
-	.size	{name}, . - {name}
-unresolved_{slot}:
-	.cfi_startproc
-	hint	#34
-	mov	x17, #{slot}
-	b	resolve_entry
-	.cfi_endproc
-"""
-
-AARCH64_ENTRY = """
-	.p2align 4
-resolve_entry:			// x17: slot number, x30: return address of the caller
-	.cfi_startproc
-	stp	x29, x30, [sp, #-224]!
-	.cfi_def_cfa_offset 224
-	.cfi_offset 29, -224
-	.cfi_offset 30, -216
-	mov	x29, sp
-	stp	x0, x1, [sp, #16]
-	stp	x2, x3, [sp, #32]
-	stp	x4, x5, [sp, #48]
-	stp	x6, x7, [sp, #64]
-	str	x8, [sp, #80]
-	stp	q0, q1, [sp, #96]
-	stp	q2, q3, [sp, #128]
-	stp	q4, q5, [sp, #160]
-	stp	q6, q7, [sp, #192]
-	mov	x0, x17
-	mov	x1, x30
-	bl	front_resolve
-	mov	x16, x0
-	ldp	q6, q7, [sp, #192]
-	ldp	q4, q5, [sp, #160]
-	ldp	q2, q3, [sp, #128]
-	ldp	q0, q1, [sp, #96]
-	ldr	x8, [sp, #80]
-	ldp	x6, x7, [sp, #64]
-	ldp	x4, x5, [sp, #48]
-	ldp	x2, x3, [sp, #32]
-	ldp	x0, x1, [sp, #16]
-	ldp	x29, x30, [sp], #224
-	.cfi_def_cfa_offset 0
-	br	x16
-	.cfi_endproc
-"""
-
 # Of what is exported where the library has it: asked by the loader (exports.c).
-X86_64_CHOICE = """
+CHOICE = """
 	.globl	choose_{name}
 	.hidden	choose_{name}
 	.type	choose_{name}, @function
@@ -162,7 +95,7 @@ choose_{name}:
 """
 
 # The system call itself: mprotect() is ours too, and does not work yet when this is needed.
-X86_64_PROTECT = """
+PROTECT = """
 	.globl	front_protect
 	.hidden	front_protect
 	.type	front_protect, @function
@@ -177,54 +110,17 @@ front_protect:
 	.size	front_protect, . - front_protect
 """
 
-AARCH64_PROTECT = """
-	.globl	front_protect
-	.hidden	front_protect
-	.type	front_protect, %function
-	.p2align 4
-front_protect:
-	.cfi_startproc
-	hint	#34
-	mov	x8, #226
-	svc	#0
-	ret
-	.cfi_endproc
-	.size	front_protect, . - front_protect
-"""
-
-AARCH64_CHOICE = """
-	.globl	choose_{name}
-	.hidden	choose_{name}
-	.type	choose_{name}, %function
-	.p2align 4
-choose_{name}:
-	.cfi_startproc
-	hint	#34
-	adrp	x0, .Lhere_{slot}
-	add	x0, x0, :lo12:.Lhere_{slot}
-	adrp	x1, .Lname_{slot}
-	add	x1, x1, :lo12:.Lname_{slot}
-	b	front_choose
-	.cfi_endproc
-	.size	choose_{name}, . - choose_{name}
-"""
-
 
 def write(functions, head):
     names = [p + f.name for f in functions if f.exported for p in ("MPI_", "PMPI_")]
     optional = [f.is_optional for f in functions if f.exported for p in ("MPI_", "PMPI_")]
     out = [head]
-    for macro, fixed, function, choice in (
-            ("__x86_64__", X86_64_ENTRY + X86_64_PROTECT, X86_64_FUNCTION, X86_64_CHOICE),
-            ("__aarch64__", AARCH64_ENTRY + AARCH64_PROTECT, AARCH64_FUNCTION, AARCH64_CHOICE)):
-        out.append(f"#ifdef {macro}\n\t.text")
-        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_intercept_refs",
-                                                 "front_choose")]
-        out.append(fixed)
-        out += [function.format(name=name, slot=slot, pending=slot + len(names))
-                for slot, name in enumerate(names)]
-        out += [choice.format(name=name, slot=slot) for slot, name in enumerate(names) if optional[slot]]
-        out.append("#endif\n")
+    out.append('\t.text')
+    out += [f'\t.hidden {name}' for name in ('front_resolve', 'front_slots', 'rt_intercept_refs', 'front_choose')]
+    out.append(ENTRY + PROTECT)
+    out += [FUNCTION.format(name=name, slot=slot, pending=slot + len(names))
+            for slot, name in enumerate(names)]
+    out += [CHOICE.format(name=name, slot=slot) for slot, name in enumerate(names) if optional[slot]]
     out.append("\t.section .data.rel, \"aw\"\n\t.p2align 6\n\t.globl front_slots\n\t.hidden front_slots")
     out.append("front_slots:")
     out += [f"\t.quad\tunresolved_{slot}" for slot in range(len(names))] * 2

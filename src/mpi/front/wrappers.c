@@ -7,7 +7,7 @@
 #include "mpi/front/front.h"
 #include "mpi/front/observe.h"
 #include "mpi/coll/coll_op.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 #include "collectives.h"
 
@@ -90,11 +90,11 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 
 /* ---- the face ---------------------------------------------------------------------------- */
 
-#define X(name, is_init)                                                                           \
+#define X(name)                                                                                    \
 	_Static_assert(                                                                            \
 		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(host.name)),     \
 		"wrap_" #name " is not as functions.table says");
-FRONT_WRAPPED(X)
+FRONT_WRITTEN(X)
 #undef X
 
 int front_lacking(void)
@@ -110,8 +110,12 @@ int front_lacking(void)
 #define pend_Win_create_c wrap_Win_create_c
 #define pend_Win_attach   wrap_Win_attach
 
+/* Collectives have gates, one for each ABI, while nothing is pending. */
 const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {
-#define X(name, is_init) { (void *)wrap_##name, (void *)pend_##name },
-	FRONT_WRAPPED(X)
+#define X(name) { (void *)wrap_##name, (void *)pend_##name },
+	FRONT_WRITTEN(X)
+#undef X
+#define X(name) { NULL, (void *)pend_##name },
+	FRONT_TAKEN(X)
 #undef X
 };

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: prepared once, started again and again.
+ * Persistent collectives: prepared once, started many times.
  *
- * All that can fail on one rank is done before all ranks agree on a lane, in which the request's
- * turns meet whatever else is started before or after (rt/requests.h); no lane, or a rank that
- * failed: the request is the library's on all ranks.
+ * Each rank does everything that can fail before all ranks agree on a lane (rt/requests.h). Without
+ * a lane, or if a rank failed, the request is the host MPI's on all ranks.
  *
- * The program's handle is a persistent receive of no bytes, from this process, with a tag of its
- * own. It is active from MPI_Start until a message has come, which is sent when the collective is
- * over. So the library does what is asked of a persistent request, whether it is active or not.
+ * The program's handle is a persistent receive of no bytes from this process, with its own tag. It
+ * is active from MPI_Start until an empty message arrives, which is sent when the collective has
+ * ended. So the host MPI handles every call on the request, active or not.
  */
 #include <errno.h>
 
@@ -16,19 +15,19 @@
 #include "mpi/request/persistent_bufs.h"
 #include "mpi/request/request.h"
 
-enum { TAGS = 16384 /* every library has twice as many */ };
+enum { TAGS = 16384 /* every host MPI has twice as many */ };
 
-_Atomic uint32_t request_persistent;
+_Atomic uint32_t request_persistent_count;
 
 /* ---- tags -------------------------------------------------------------------------------- */
 
 static struct {
 	struct base_spin lock;
-	bool is_used[TAGS]; /* 0 is pack.c's */
+	bool is_used[TAGS]; /* pack.c uses 0 */
 	int last;
 } tags;
 
-/* 0: all are in use. */
+/* Returns: 0 when all are in use. */
 static int tag_get(void)
 {
 	int tag = 0;
@@ -51,7 +50,7 @@ static void tag_put(int tag)
 	base_spin_unlock(&tags.lock);
 }
 
-/* ---- the library's side ------------------------------------------------------------------ */
+/* ---- the host MPI's request -------------------------------------------------------------- */
 
 static int make_handle(struct request *r)
 {
@@ -97,9 +96,9 @@ void persistent_complete(int tag)
 
 /* ---- made and forgotten ------------------------------------------------------------------ */
 
-/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
- * error. */
-static bool look(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
+/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc is
+ * an error. */
+static bool admit(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
 	struct comm_state *cs;
@@ -110,7 +109,7 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		cs = r->op.cs;
 		if (comm_state_connect(cs) && (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
-		    rt_request_suits(cs->rt) && request_may_fly(r) && comm_state_connect_lanes(cs)) {
+		    rt_request_suits(cs->rt) && request_can_run_detached(r) && comm_state_connect_lanes(cs)) {
 			*out = r;
 			return true;
 		}
@@ -119,12 +118,12 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 	return false;
 }
 
-/* All of this rank's part. 0 or -errno. */
+/* Everything of this rank that can fail. Returns: 0 or -errno. */
 static int make(struct request *r)
 {
 	int err = coll_prepare(&r->op);
 
-	if (!err && (r->is_spare || base_fault("persistent")))
+	if (!err && (r->is_on_stack || base_fault("persistent")))
 		err = -ENOMEM;
 	if (!err)
 		err = request_hold_types(r);
@@ -150,7 +149,7 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 	int lane, err;
 
 	*rc = 0;
-	if (!request || !look(args, &spare, &r, rc)) {
+	if (!request || !admit(args, &spare, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
@@ -165,15 +164,15 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 	rt_request_set_lane(r->rt, lane);
 	comm_state_ref(r->op.cs);
 	request_enter(r);
-	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* what it names is looked at when it is started */
-	atomic_fetch_add_explicit(&request_persistent, 1, memory_order_relaxed);
+	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* each start completes its buffers */
+	atomic_fetch_add_explicit(&request_persistent_count, 1, memory_order_relaxed);
 	abi_handle_set(request, 0, r->handle);
 	return true;
 }
 
 void persistent_discard(struct request *r)
 {
-	atomic_fetch_sub_explicit(&request_persistent, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&request_persistent_count, 1, memory_order_relaxed);
 	rt_request_destroy(r->rt);
 	request_release_types(r);
 	bufrefs_close(&r->op);
@@ -193,16 +192,16 @@ static int start(struct request *r, void *request)
 {
 	int rc;
 
-	if (!request_take_off(r))
+	if (!request_activate(r))
 		return refuse(r, abi.err_other);
 	bypass++;
 	rc = ON_SCRATCH(host.Start(request));
 	bypass--;
 	if (rc) {
-		request_land(r);
+		request_deactivate(r);
 		return refuse(r, rc);
 	}
-	/* each start is a call of the place where it was made */
+	/* for the trace, each start is a call of the site that created it */
 	trace_call_begin(r->op.args.name, r->op.args.caller, __builtin_frame_address(0));
 	trace_bytes(r->op.bytes);
 	trace_request(&r->trace);

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: made, completed, freed. */
+/*
+ * Requests: creation, completion, freeing. Under table.lock a request is in one of these states:
+ *
+ *   is_active is_completing   state        leaves it by
+ *   0         0               inactive     start (persistent); freeing. A nonblocking one that has
+ *                                          failed stays here until the program gets its error
+ *   1         0               active       finish()
+ *   0         1               completing   finish(), once the host MPI's request is complete
+ *   1         1               active again while the thread that completed its last turn is not
+ *                                          through (persistent)
+ *
+ * is_freed: the program has freed it before it was inactive; who ends the last state discards it.
+ */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,16 +22,16 @@
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
-_Atomic uint32_t request_flying, request_failed;
+_Atomic uint32_t request_active_count, request_failed_count;
 
-/* By handle. A bucket that is empty is known without the lock. */
+/* Requests by handle. The counts show empty buckets without the lock. */
 static struct {
 	struct base_spin lock;
 	struct request *buckets[BUCKETS];
 	_Atomic uint32_t counts[BUCKETS];
 } table;
 
-/* Some that wait for the next call. */
+/* Memory for the next calls. */
 static struct {
 	struct base_spin lock;
 	struct request *first;
@@ -46,13 +58,13 @@ struct request *request_get(struct request *spare)
 	r->next = NULL;
 	r->handle = NULL;
 	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
-	r->is_spare = r == spare;
+	r->is_on_stack = r == spare;
 	return r;
 }
 
 void request_put(struct request *r)
 {
-	if (r->is_spare)
+	if (r->is_on_stack)
 		return;
 	base_spin_lock(&unused.lock);
 	if (unused.n < UNUSED_MAX) {
@@ -110,7 +122,7 @@ static bool is_none(MPI_Request handle)
 	return !atomic_load_explicit(&table.counts[bucket_of(handle)], memory_order_acquire);
 }
 
-bool request_is_there(MPI_Request handle)
+bool request_is_active(MPI_Request handle)
 {
 	struct request *r;
 	bool is;
@@ -119,7 +131,7 @@ bool request_is_there(MPI_Request handle)
 		return false;
 	base_spin_lock(&table.lock);
 	r = find_locked(handle);
-	is = r && r->is_flying;
+	is = r && r->is_active;
 	base_spin_unlock(&table.lock);
 	return is;
 }
@@ -128,7 +140,7 @@ struct request *request_find_persistent(MPI_Request handle)
 {
 	struct request *r;
 
-	if (!request_is_any_persistent() || is_none(handle))
+	if (!request_has_persistent() || is_none(handle))
 		return NULL;
 	base_spin_lock(&table.lock);
 	r = find_locked(handle);
@@ -136,9 +148,9 @@ struct request *request_find_persistent(MPI_Request handle)
 	return r && r->tag ? r : NULL;
 }
 
-/* ---- what the program may free before the end -------------------------------------------- */
+/* ---- datatypes that the program may free before the end ----------------------------------- */
 
-/* The datatypes of what is packed get names of our own. */
+/* Duplicates the datatypes that a buffer is packed with. */
 static int hold_side(struct request *r, struct bufref *s, const struct coll_side *side)
 {
 	int n = s->packs.of ? s->packs.n : 1, ret = 0;
@@ -214,12 +226,12 @@ static void discard(struct request *r)
 	request_put(r);
 }
 
-/* Until the program has heard of it, the calls that tell it must be looked at. */
+/* Until the program gets the error, calls on requests must be intercepted. */
 static void note_failed(int more)
 {
 	if (more > 0)
 		rt_intercept_ref();
-	atomic_fetch_add_explicit(&request_failed, (uint32_t)more, memory_order_relaxed);
+	atomic_fetch_add_explicit(&request_failed_count, (uint32_t)more, memory_order_relaxed);
 	if (more < 0)
 		rt_intercept_unref();
 }
@@ -229,14 +241,14 @@ static void note_end(struct request *r)
 	const struct trace_op op = r->rt ? rt_request_op(r->rt) : (struct trace_op){ 0 };
 	struct trace_request told;
 
-	base_spin_lock(&table.lock); /* another thread may be asking for it */
+	base_spin_lock(&table.lock); /* another thread may record a poll of it */
 	told = r->trace;
 	r->trace.since = 0;
 	base_spin_unlock(&table.lock);
 	trace_request_end(&told, &op);
 }
 
-/* Nobody else has it any more. */
+/* Discards a request that no other thread can find. */
 static void forget(struct request *r)
 {
 	if (r->error)
@@ -244,14 +256,14 @@ static void forget(struct request *r)
 	discard(r);
 }
 
-/* The library's is complete, too. True: meanwhile the program has freed it, or heard of its error.
- */
+/* The host MPI's request is complete, too. Returns: has the program freed it meanwhile, or got its
+ * error? */
 static bool is_end_last(struct request *r)
 {
 	bool is;
 
 	base_spin_lock(&table.lock);
-	r->is_ending = false;
+	r->is_completing = false;
 	is = r->is_freed;
 	if (is)
 		drop_locked(r);
@@ -259,7 +271,7 @@ static bool is_end_last(struct request *r)
 	return is;
 }
 
-/* It is over, with this result. */
+/* The collective has ended with this result. */
 static void finish(struct request *r, int err)
 {
 	bool is_last;
@@ -270,33 +282,32 @@ static void finish(struct request *r, int err)
 		rt_request_destroy(r->rt);
 		r->rt = NULL;
 	}
-	if (comm_state_is_freed(r->op.cs)) /* whose handle is nobody's any more */
+	if (comm_state_is_freed(r->op.cs)) /* its handle is no longer valid */
 		r->op.args.comm = abi.comm_self;
-	/* where the program ends, and has never waited for it, nobody is to be told */
+	/* the program ends without having waited: no error */
 	err = err == -ECANCELED ? 0 : err;
 	err = r->tag ? coll_complete_turn(&r->op, err) : coll_complete(&r->op, err);
 	if (!r->tag)
 		request_release_types(r);
 	base_spin_lock(&table.lock);
-	r->is_flying = false;
+	r->is_active = false;
 	is_last = r->is_freed || (!r->tag && !err);
-	r->is_ending = !is_last;
+	r->is_completing = !is_last;
 	r->error = is_last ? 0 : err;
 	if (is_last)
 		drop_locked(r);
 	base_spin_unlock(&table.lock);
 	if (!is_last && err)
 		note_failed(1);
-	atomic_fetch_sub_explicit(&request_flying, 1,
+	atomic_fetch_sub_explicit(&request_active_count, 1,
 				  memory_order_release); /* partner: see_ended() */
-	/* from here on another thread may hear of its error, or free it, and leaves the rest to us
-	 */
+	/* from here on another thread may get its error or free it; this one discards it */
 	complete(r);
 	if (is_last || is_end_last(r))
 		forget(r);
 }
 
-void request_asked_on(int count, const void *requests, bool asks)
+void request_trace_poll(int count, const void *requests, bool asks)
 {
 	uint64_t now = trace_ticks();
 	struct request *r;
@@ -308,9 +319,9 @@ void request_asked_on(int count, const void *requests, bool asks)
 			continue;
 		base_spin_lock(&table.lock);
 		r = find_locked(handle);
-		if (r && r->is_flying && asks)
+		if (r && r->is_active && asks)
 			trace_request_poll(&r->trace, now);
-		else if (r && r->is_flying)
+		else if (r && r->is_active)
 			trace_request_poll_end(&r->trace, now);
 		base_spin_unlock(&table.lock);
 	}
@@ -350,9 +361,9 @@ void request_stop_all(void)
 
 	while ((r = next_done(&err)))
 		finish(r, err);
-	for (int b = 0; b < BUCKETS && request_is_any_persistent(); b++) {
+	for (int b = 0; b < BUCKETS && request_has_persistent(); b++) {
 		while ((r = find_persistent_in(table.buckets[b]))) {
-			drop_locked(r); /* no other thread is in here any more */
+			drop_locked(r); /* no other thread calls MPI any more */
 			discard(r);
 		}
 	}
@@ -368,11 +379,11 @@ int request_take_error(MPI_Request handle)
 		return 0;
 	base_spin_lock(&table.lock);
 	r = find_locked(handle);
-	if (r && !r->is_flying) {
+	if (r && !r->is_active) {
 		error = r->error;
 		r->error = 0;
 		r->is_freed |= error && !r->tag;
-		is_last = error && !r->tag && !r->is_ending;
+		is_last = error && !r->tag && !r->is_completing;
 	}
 	if (is_last)
 		drop_locked(r);
@@ -386,35 +397,35 @@ int request_take_error(MPI_Request handle)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-bool request_take_off(struct request *r)
+bool request_activate(struct request *r)
 {
 	bool was;
 
 	base_spin_lock(&table.lock);
-	was = r->is_flying;
-	r->is_flying = true;
+	was = r->is_active;
+	r->is_active = true;
 	base_spin_unlock(&table.lock);
 	if (!was)
-		atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
 	return !was;
 }
 
-void request_land(struct request *r)
+void request_deactivate(struct request *r)
 {
 	base_spin_lock(&table.lock);
-	r->is_flying = false;
+	r->is_active = false;
 	base_spin_unlock(&table.lock);
-	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&request_active_count, 1, memory_order_release);
 }
 
-/* Its library's request is active. */
-static void fly(struct request *r)
+/* Starts the collective; the host MPI's request is active. */
+static void activate(struct request *r)
 {
 	struct rt_comm *c = r->op.cs->rt;
 	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
 
-	r->is_flying = true;
-	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
+	r->is_active = true;
+	atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
 	if (!err)
 		err = request_hold_types(r);
 	if (r->op.cs->multinode) {
@@ -434,15 +445,15 @@ static void fly(struct request *r)
 }
 
 /*
- * What combines by a function of the program's, or of the library's, is the library's: it would
- * need calls of this rank, which may be in a call of the library's until the others have gone on.
+ * A reduction that rt cannot compute needs calls of this rank, which may be in a call of the host
+ * MPI until the other ranks have gone on: it is left to the host MPI.
  */
-bool request_may_fly(const struct request *r)
+bool request_can_run_detached(const struct request *r)
 {
 	return !coll_is_reduce(r->op.args.kind) || r->op.reduce.known_op != GOAL_NOP;
 }
 
-/* Of those that are taken in buffers that are used again only. */
+/* May a collective be executed that Sluice executes in reused buffers only? */
 static bool is_used_again(struct request *r)
 {
 	enum coll kind = r->op.args.kind;
@@ -451,7 +462,7 @@ static bool is_used_again(struct request *r)
 	bool takes;
 
 	if (err)
-		bufrefs_close(&r->op); /* it is found again, and told to the others */
+		bufrefs_close(&r->op); /* the same failure comes again, where all ranks learn of it */
 	r->is_prepared |= !err;
 	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
 	if (!takes && r->is_prepared)
@@ -459,9 +470,9 @@ static bool is_used_again(struct request *r)
 	return takes;
 }
 
-/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
- * error. */
-static bool look(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
+/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc is
+ * an error. */
+static bool admit(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
 
@@ -473,7 +484,7 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 		    !r->op.cs->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
 		} else if (r->op.cs->multinode) {
-			*out = multinode->admits_request(&r->op) && request_may_fly(r) ? r : NULL;
+			*out = multinode->admits_request(&r->op) && request_can_run_detached(r) ? r : NULL;
 			if (*out)
 				return true;
 			trace_rejected("it is not one of those that are served over several nodes");
@@ -483,7 +494,7 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 			comm_state_add_credit(r->op.cs, policy_connect_credit(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
-		} else if (!request_may_fly(r)) {
+		} else if (!request_can_run_detached(r)) {
 			trace_rejected(
 				"it computes with a function that only its own rank could call");
 		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
@@ -500,12 +511,12 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 	return false;
 }
 
-/* The library's request for it. 0, or an error that has been told. */
+/* The host MPI's request. Returns: 0, or an error that the program's handler has got. */
 static int make_handle(struct request *r)
 {
 	int rc;
 
-	if (r->is_spare) {
+	if (r->is_on_stack) {
 		host.Comm_call_errhandler(r->op.args.comm, abi.err_no_mem);
 		return abi.err_no_mem;
 	}
@@ -515,7 +526,7 @@ static int make_handle(struct request *r)
 	return rc;
 }
 
-/* There is none. The others hear of it. */
+/* There is no request: gives up, and tells the other ranks. */
 static void abandon(struct request *r)
 {
 	const struct coll_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
@@ -529,7 +540,7 @@ static void abandon(struct request *r)
 	request_put(r);
 }
 
-/* True: it is so small that it is the library's. */
+/* Returns: is it so small that it is the host MPI's? */
 static bool trace_begin(struct coll_args *args)
 {
 	const struct arg_buf *own = args_message(args);
@@ -544,7 +555,7 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 	struct request *r, spare;
 
 	*rc = 0;
-	if (!request || !look(args, &spare, &r, rc)) {
+	if (!request || !admit(args, &spare, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
@@ -558,7 +569,7 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 	comm_state_ref(r->op.cs);
 	trace_request(&r->trace);
 	request_enter(r);
-	fly(r);
+	activate(r);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -584,7 +595,7 @@ int request_Request_free(void *request)
 		r = find_locked(handle);
 		if (r) {
 			r->is_freed = true;
-			is_over = !r->is_flying && !r->is_ending;
+			is_over = !r->is_active && !r->is_completing;
 		}
 		if (is_over)
 			drop_locked(r);
@@ -595,10 +606,10 @@ int request_Request_free(void *request)
 	return host.Request_free(request);
 }
 
-/* MPI has no way to take back a collective: the library says the same of its own. */
+/* Collectives cannot be canceled: the host MPI returns the same error for its own. */
 int request_Cancel(void *request)
 {
-	if (!request || !request_is_there(abi_handle_get(request, 0)))
+	if (!request || !request_is_active(abi_handle_get(request, 0)))
 		return host.Cancel(request);
 	host.Comm_call_errhandler(abi.comm_self, abi.err_cancel);
 	return abi.err_cancel;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * request: collectives of ours that the program waits for later, as requests of the library's.
+ * mpi/request: nonblocking and persistent collectives, as requests of the host MPI.
  *
- *   MPI_Ibcast --request_begin()-->  a generalized request, completed when ours is over
- *   MPI_Bcast_init --request_init()-->  a persistent receive from ourselves; MPI_Start starts both,
- * and an empty message to ourselves completes it when ours is over (persistent.c)
+ *   MPI_Ibcast --request_begin()-->  a generalized request, completed when the collective ends
+ *   MPI_Bcast_init --request_init()-->  a persistent receive from this process; MPI_Start starts
+ *                                       both, an empty message completes it (persistent.c)
  *
- * So the library knows every request of the program's, tells what is complete and what is not, and
- * frees it, in whatever call and language; nothing has to be hidden from it. What the calls on
- * requests add while some of ours are in flight (request_wait.c): they let ours progress, and
- * complete the library's for those that are over. While none are the trampolines lead around all of
- * this.
+ * So the host MPI knows every request of the program, says which are complete and frees them, in any
+ * call and language. While requests of Sluice are active, calls on requests also make them progress
+ * and complete the host MPI's requests of those that have ended (wait.c). Otherwise trampolines lead
+ * past all of this.
+ *
+ *   request.c          the table of requests, nonblocking ones
+ *   persistent.c       persistent ones     persistent_bufs.c  buffers of the host MPI's
  */
 #ifndef SLUICE_MPI_REQUEST_H
 #define SLUICE_MPI_REQUEST_H
@@ -22,30 +24,28 @@
 #include "rt/requests.h"
 
 
-/* The whole of a nonblocking call: as coll_execute(), and coll_passed(). */
+/* The whole of a nonblocking call: as coll_execute(). */
 bool request_begin(struct coll_args *args, void *request, int *rc);
-/* Of the initialisation of a persistent one; collective, as MPI has it: it may wait for the others.
- */
+/* The whole of a persistent collective's initialisation. Collective: may wait for other ranks. */
 bool request_init(const struct coll_args *args, void *request, int *rc);
-extern _Atomic uint32_t request_persistent; /* ours that there are, active or not */
-static inline bool request_is_any_persistent(void)
+extern _Atomic uint32_t request_persistent_count; /* requests of Sluice, active or not */
+static inline bool request_has_persistent(void)
 {
-	return atomic_load_explicit(&request_persistent, memory_order_relaxed);
+	return atomic_load_explicit(&request_persistent_count, memory_order_relaxed);
 }
 
 /* ---- for request_wait.c ------------------------------------------------------------------ */
 
-extern _Atomic uint32_t request_flying; /* ours that are in flight */
-extern _Atomic uint32_t request_failed; /* that have ended in errors nobody has been told of */
+extern _Atomic uint32_t request_active_count; /* requests of Sluice */
+extern _Atomic uint32_t request_failed_count; /* ended in errors that the program has not got yet */
 
-/* Is it ours and in flight? */
-bool request_is_there(MPI_Request request);
-/* For the trace: the program is in a call that waits for these, or tests them, from now on; or not
- * any more. */
-void request_asked_on(int count, const void *requests, bool asks);
-/* One pass; what is over is completed. True: something has moved. */
+/* Is it an active request of Sluice? */
+bool request_is_active(MPI_Request request);
+/* For the trace: the program begins (or ends) a call that waits for or tests these. */
+void request_trace_poll(int count, const void *requests, bool asks);
+/* Progresses all requests once and completes those that have ended. Returns: did any advance? */
 bool request_progress(void);
-/* What the program is to hear of a request that has been completed; 0: nothing. Once. */
+/* The error of a completed request, handed out once; 0: none. */
 int request_take_error(MPI_Request request);
 
 /* ---- for persistent.c -------------------------------------------------------------------- */
@@ -55,35 +55,34 @@ struct request {
 	MPI_Request handle;
 	struct coll_op op;
 	struct rt_request *rt;
-	MPI_Datatype *types;  /* that the program may free before we are done with them */
+	MPI_Datatype *types;  /* duplicates: the program may free its own before the end */
 	int type_count;
 	int tag;              /* persistent: of the message that completes it; else 0 */
-	int error;            /* what the program is to hear */
-	bool is_flying, is_freed, is_prepared, is_spare;
-	bool is_ending; /* it is over, and whoever found that out is about to tell the library */
+	int error;            /* for the program */
+	bool is_active, is_freed, is_prepared, is_on_stack;
+	bool is_completing; /* ended; the host MPI's request is being completed */
 	struct trace_request trace;
 };
 
-/* All but `taken` is zero. Without memory it is *spare, with which this rank finds out what the
- * others do now, to say that it cannot take part. request_put() knows. */
+/* All but `op` is zero. Without memory it is *spare, in the caller's frame: with it this rank can
+ * still find out what other ranks do, and tell them that it cannot take part. */
 struct request *request_get(struct request *spare);
 void request_put(struct request *r);
-/* Its handle is known from now on. */
+/* Makes it known by its handle. */
 void request_enter(struct request *r);
-/* The persistent one of ours with this handle, which stays until its owner frees it; NULL: there is
- * none. */
+/* The persistent request of Sluice with this handle; NULL: there is none. */
 struct request *request_find_persistent(MPI_Request handle);
-/* The datatypes of what is packed get names of our own. 0 or -errno. */
+/* Duplicates the datatypes that buffers are packed with. Returns: 0 or -errno. */
 int request_hold_types(struct request *r);
 void request_release_types(struct request *r);
-/* Can what it computes be computed while this rank is away? */
-bool request_may_fly(const struct request *r);
-/* It flies from now on. False: it did. land: it does not, after all. */
-bool request_take_off(struct request *r);
-void request_land(struct request *r);
-/* The library's request with this tag is to be complete. */
+/* Can it be executed while this rank is elsewhere? Not with a function that only the rank can call. */
+bool request_can_run_detached(const struct request *r);
+/* Sets a persistent request active. False: it was. request_deactivate() undoes it. */
+bool request_activate(struct request *r);
+void request_deactivate(struct request *r);
+/* Completes the host MPI's request with this tag. */
 void persistent_complete(int tag);
-/* What a persistent one has beside others. */
+/* Gives back what only persistent requests have. */
 void persistent_discard(struct request *r);
 
 #endif

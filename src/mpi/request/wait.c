@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that complete requests, while some of ours are in flight or have failed. A wait for
- * ours lets the library progress, and hands it the rest when ours are over; a wait for one of
- * several tests, so that both progress. What is complete, and what becomes of it, the library says.
+ * The calls that complete requests, while requests of Sluice are active or have failed. A wait for
+ * one of them progresses Sluice and the host MPI until it has ended, then waits in the host MPI; a
+ * wait for one of several tests instead. The host MPI alone says which requests are complete.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "base/base.h"
 #include "mpi/request/request.h"
 
-static bool is_any_flying(void)
+static bool has_active(void)
 {
-	return atomic_load_explicit(&request_flying, memory_order_acquire);
+	return atomic_load_explicit(&request_active_count, memory_order_acquire);
 }
 
-/* A turn of a wait: nothing was complete when it was looked for. */
+/* One round of a wait that found nothing complete. */
 static void turn(struct rt_nap *nap)
 {
 	if (request_progress())
@@ -24,30 +24,30 @@ static void turn(struct rt_nap *nap)
 		rt_requests_nap(nap);
 }
 
-static bool is_ours_among(int count, const void *requests)
+static bool has_active_among(int count, const void *requests)
 {
-	for (int i = 0; requests && is_any_flying() && i < count; i++)
-		if (request_is_there(abi_handle_get(requests, i)))
+	for (int i = 0; requests && has_active() && i < count; i++)
+		if (request_is_active(abi_handle_get(requests, i)))
 			return true;
 	return false;
 }
 
-/* For the trace: the program waits for these, or tests them; not any more. */
+/* For the trace: the program begins, and ends, to wait for or test these. */
 static void ask(int count, const void *requests)
 {
-	if (trace_is_on() && requests && is_any_flying())
-		request_asked_on(count, requests, true);
+	if (trace_is_on() && requests && has_active())
+		request_trace_poll(count, requests, true);
 }
 static void turn_away(int count, const void *requests)
 {
-	if (trace_is_on() && requests && is_any_flying())
-		request_asked_on(count, requests, false);
+	if (trace_is_on() && requests && has_active())
+		request_trace_poll(count, requests, false);
 }
 
-/* The turn of all of ours in a call that tests. */
+/* Progress of all active requests in a call that tests. */
 static void progress(void)
 {
-	if (is_any_flying())
+	if (has_active())
 		rt_requests_tested(request_progress());
 }
 
@@ -63,22 +63,22 @@ static void wait_for_ours(int count, const void *requests)
 	struct rt_nap nap = { 0 };
 
 	ask(count, requests);
-	for (int i = 0; requests && is_any_flying() && i < count; i++)
-		while (request_is_there(abi_handle_get(requests, i)))
+	for (int i = 0; requests && has_active() && i < count; i++)
+		while (request_is_active(abi_handle_get(requests, i)))
 			turn(&nap);
 	if (nap.comm)
 		rt_requests_woke(&nap);
 }
 
-/* ---- errors of ours: rare ---------------------------------------------------------------- */
+/* ---- errors of Sluice's requests: rare ---------------------------------------------------- */
 
-/* The requests as they were before the library completed some; NULL: none has failed (or there is
- * no memory, and then the error handler has said it). */
+/* A copy of the handles from before the host MPI completes some; NULL: none has failed, or there is
+ * no memory (the error handler has reported the error in any case). */
 static void *before(int count, const void *requests)
 {
 	void *copy;
 
-	if (!atomic_load_explicit(&request_failed, memory_order_relaxed) || count <= 0 || !requests)
+	if (!atomic_load_explicit(&request_failed_count, memory_order_relaxed) || count <= 0 || !requests)
 		return NULL;
 	copy = malloc((size_t)count * abi.handle_bytes);
 	if (copy)
@@ -87,12 +87,12 @@ static void *before(int count, const void *requests)
 }
 
 /*
- * What another thread has written into the program's memory before it told the library is seen by
- * this one. The library sees to that, too, where no checker of races looks.
+ * Acquires what another thread wrote to the program's memory before it completed the host MPI's
+ * request. The host MPI synchronises, too, but not visibly for race checkers.
  */
-static void see_ended(void) { (void)is_any_flying(); }
+static void see_ended(void) { (void)has_active(); }
 
-/* Of request i, which is complete. */
+/* The result of a call that completed request i. */
 static int after(void *copy, int i, int rc)
 {
 	int error = !rc && copy && i >= 0 ? request_take_error(abi_handle_get(copy, i)) : 0;
@@ -102,7 +102,8 @@ static int after(void *copy, int i, int rc)
 	return error ? error : rc;
 }
 
-/* Of several: indices NULL: all of them; of those the statuses are in order. */
+/* The result of a call that completed `count` requests: statuses[i] belongs to copy[indices[i]], or,
+ * without indices, to copy[i]. */
 static int after_several(void *copy, int count, const int indices[], MPI_Status *statuses,
 			 int rc)
 {
@@ -193,7 +194,7 @@ int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
 	int flag = 0, rc = 0;
 
 	ask(count, requests);
-	while (is_ours_among(count, requests)) {
+	while (has_active_among(count, requests)) {
 		request_progress();
 		rc = test_any(count, requests, index, &flag, status);
 		if (rc || flag)
@@ -219,7 +220,7 @@ int request_Waitsome(int count, void *requests, int *outcount, int indices[],
 
 	*outcount = 0;
 	ask(count, requests);
-	while (is_ours_among(count, requests)) {
+	while (has_active_among(count, requests)) {
 		request_progress();
 		rc = test_some(count, requests, outcount, indices, statuses);
 		if (rc || *outcount)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A taken collective that moves data: describe the buffers, build the schedule, run it, piece by
+/* A blocking collective that moves data: opens the buffers, builds the schedule, runs it piece by
  * piece. */
 #include <errno.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "rt/private.h"
 #include "rt/coll/sides.h"
 
-#define SCRATCH_KEPT ((uint64_t)16 << 20) /* longer scratch memory goes back after the call */
+#define SCRATCH_CACHED ((uint64_t)16 << 20) /* longer scratch memory goes back after the call */
 
-/* ---- a side ------------------------------------------------------------------------------ */
+/* ---- a buffer of the call ---------------------------------------------------------------- */
 
 void side_complete_pending(const struct coll_side *side)
 {
@@ -74,8 +74,8 @@ enum trace_region side_region(const struct side *s)
 
 void side_end(struct side *s)
 {
-	region_release(&s->desc); /* a call that was left has taken it over */
-	if (s->is_packed && s->scratch->bytes > SCRATCH_KEPT) {
+	region_release(&s->desc); /* a detached call has taken it over */
+	if (s->is_packed && s->scratch->bytes > SCRATCH_CACHED) {
 		region_extent_put(s->scratch);
 		s->scratch->bytes = 0;
 	}
@@ -142,7 +142,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 	return ret;
 }
 
-/* ---- its end ----------------------------------------------------------------------------- */
+/* ---- how the call ends ------------------------------------------------------------------- */
 
 uint64_t side_bytes(const struct coll_side *s)
 {
@@ -198,7 +198,7 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 		return exec_wait(r);
 	end->detach.descs[0] = send;
 	end->detach.descs[1] = recv;
-	return detach_or_wait(c, r, &end->detach, &end->left);
+	return detach_or_wait(c, r, &end->detach, &end->detached);
 }
 
 /* ---- a run ------------------------------------------------------------------------------- */
@@ -280,13 +280,13 @@ bool call_own_part_fits(const struct coll_call *call, int rank)
 {
 	const struct coll_side *send = &call->send, *recv = &call->recv;
 
-	return call->in_place || call->kind == COLL_BCAST || call->kind >= COLL_NEIGHBOR_ALLGATHER ||
-	       !send->count || !recv->count ||
+	return call->in_place || call->kind == COLL_BCAST ||
+	       call->kind >= COLL_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
 	       send->parts[send->count > 1 ? rank : 0].bytes ==
 		       recv->parts[recv->count > 1 ? rank : 0].bytes;
 }
 
-/* Tests cut small messages. */
+/* Bytes of one rank that one run moves. The fault point cuts small messages. */
 static uint64_t piece_bytes(const struct coll_call *call, int ranks)
 {
 	bool is_uniform = !coll_is_local(call->kind) && call->kind != COLL_ALLGATHERV;
@@ -408,7 +408,7 @@ int rt_collective(struct rt_comm *c, const struct coll_call *call)
 	side_complete_pending(&call->recv);
 	requests_enter_blocking(c);
 	ret = coll_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
-	requests_leave_blocking(c);
+	requests_exit_blocking(c);
 	host_call_end();
 	if (ret)
 		rt_abandon(c, call, ret);

@@ -98,7 +98,7 @@ int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint6
 	requests_enter_blocking(p->comm);
 	ret = coll_is_reduce(p->call->kind) ? run_reduce(p, send_at, recv_at, bytes)
 					: run_bcast(p, send_at, bytes);
-	requests_leave_blocking(p->comm);
+	requests_exit_blocking(p->comm);
 	host_call_end();
 	return ret;
 }
@@ -168,7 +168,7 @@ int rt_exchanges_run(struct rt_pieces *p, const struct rt_exchange *x)
 	host_call_begin();
 	requests_enter_blocking(p->comm);
 	ret = run_exchange(p, x);
-	requests_leave_blocking(p->comm);
+	requests_exit_blocking(p->comm);
 	host_call_end();
 	return ret;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A taken collective that combines what the ranks bring: straight out of their memory into their
- * memory (reduce/), or through packed forms of what peers cannot reach. */
+/* A blocking reduction: elements are combined straight out of the memory of the ranks (reduce/), or
+ * out of packed copies of buffers that peers cannot reach. */
 #include <errno.h>
 #include <string.h>
 
 #include "rt/private.h"
 #include "rt/coll/sides.h"
 
-/* Bytes of each rank's vector that one run combines. */
+/* Returns: bytes of each rank's vector that one run combines. */
 static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)
 {
 	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * OS_PAGE + 123)
@@ -93,7 +93,8 @@ static int begin_parts(struct rt_comm *c, const struct coll_call *call, struct s
 	reduce.domains = &c->reduce_domains;
 	*out_has_levels = exec_reduce_has_levels(c->exec, &reduce);
 	shape = (struct reduce_shape){ .kind = reduce.kind,
-				     .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root : 0 };
+				       .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root
+									  : 0 };
 	if (!*out_has_levels ||
 	    !reduce_keeps_parts(&shape, reduce.domains, (uint32_t)node_rank(c->group)))
 		return 0;
@@ -117,18 +118,18 @@ static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct s
 			  is_scatter ? call->recv.parts[0].bytes : piece, SIDE_MAPPED);
 }
 
-/* Everything is read from all, and stored to all or to one of them: two, or three halves, of a copy
- * a rank. */
+/* Cost as bytes of a plain copy: every rank reads all inputs, and one rank or all of them store
+ * results. */
 static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 {
-	bool is_for_one =
-		coll_pattern(call->kind) == COLL_REDUCE || coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
+	bool is_for_one = coll_pattern(call->kind) == COLL_REDUCE ||
+			  coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
 
 	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
 }
 
-/* What is done in place cannot be done again by another when the worker process is killed in the
- * middle (doc/adr/0020). */
+/* A reduction in place cannot be repeated by another mover when the worker process is killed in the
+ * middle (doc/adr/0020-flat-collectives.md). */
 static enum detach_movers movers_of(const struct coll_call *call)
 {
 	bool for_ranks = call->reduce.op == GOAL_NOP ||

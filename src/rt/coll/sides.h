@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank brings to a collective, or wants of it, while that runs. Shared by the files of rt/
- * only. */
+/* The buffers of a call while it runs, and how the call ends. Shared by the files of rt/ only. */
 #ifndef SLUICE_RT_SIDES_H
 #define SLUICE_RT_SIDES_H
 
 #include "rt/private.h"
 
 enum side_memory {
-	SIDE_ANY,    /* as it is, whether peers have it mapped or not */
-	SIDE_MAPPED, /* as it is when they have, else packed in scratch memory that they have */
-	SIDE_COPY,   /* packed in any case */
+	SIDE_ANY,    /* in place, whether peers have it mapped or not */
+	SIDE_MAPPED, /* in place where peers have it mapped, else packed in scratch memory */
+	SIDE_COPY,   /* always packed */
 };
 
-/* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece.
- */
+/* A contiguous buffer takes part in place and whole; one with gaps by its packed form, piece by
+ * piece. */
 struct side {
 	const struct coll_side *of;
 	struct region_extent *scratch;
 	struct region_desc desc;
 	char *addr;
 	bool is_packed;
-	bool is_unmapped; /* peers do not have it mapped where it is */
+	bool is_unmapped; /* peers have not mapped the program's own memory */
 };
 
 /* 0 or -errno; side_end() is due in any case. */
@@ -36,7 +35,7 @@ void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *o
  * 0 or -errno. */
 int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only);
 int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip);
-/* The same for bytes [at, at + n) of a buffer that is one run, which begin the packed form. */
+/* Convert bytes [at, at + n) of a buffer in one piece to and from the begin of the packed form. */
 int side_pack_range(const struct side *s, uint64_t at, uint64_t n);
 int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 
@@ -45,16 +44,18 @@ void side_complete_pending(const struct coll_side *side);
 /* Returns: the sum of the bytes of all parts. */
 uint64_t side_bytes(const struct coll_side *side);
 
-/* Of a collective. parts: of reductions in two levels, memory for what is a domain's. */
+/* parts: scratch memory of reductions in two levels. */
 struct sides { struct side send, recv, parts; };
 
-/* How a call may end: `left` and then *out_detached, when nothing has to be done after it. */
+/* How a call may end: `detached` is the result, set only where nothing has to be done afterwards.
+ */
 struct ending {
 	struct detach detach;
-	bool may_detach, left;
+	bool may_detach, detached;
 };
 /* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
- * open, may it be left: where all of a buffer is the collective's, and takes part as it is. */
+ * open, may it detach: all bytes of each buffer are of the collective, and it takes part in place.
+ */
 void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll_call *call,
 		  const struct sides *s, bool in_one_run);
 /* exec_wait(), or leaving. */
@@ -69,8 +70,8 @@ void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_r
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_own_part_fits(const struct coll_call *call, int rank);
 
-/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles it.
- * Returns: 0 or -errno. */
+/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles
+ * it. Returns: 0 or -errno. */
 int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
 		     uint32_t cap, struct goal_block *block, size_t block_bytes);
 /* Compiles the schedule of `shape` in the work space of the communicator, and publishes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators: what one needs, made and given back on all ranks alike. */
+/* Communicators: everything that belongs to one, created and destroyed by all ranks alike. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ static bool can_have_levels(const struct node_group *g)
 	return true;
 }
 
-/* The same on every rank: from what each has said of itself. */
+/* Equal on every rank, as all know the NUMA node of each. */
 static int set_domains(struct rt_comm *c)
 {
 	const struct node_group *g = c->group;
@@ -78,7 +78,7 @@ static int set_domains(struct rt_comm *c)
 	return 0;
 }
 
-/* What others reach of a rank: collectives, then its mailbox. */
+/* The area of a rank in the control segment: slots of exec/, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
 	return exec_area_bytes(ranks) +

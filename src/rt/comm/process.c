@@ -72,8 +72,10 @@ static void report_problems(const char *text, int world_rank)
 		return;
 }
 
-/* What was measured here, but not what all ranks must agree on where ranks on other machines, which
- * have other files, cannot be told from ranks here before the first collective (node/discovery.c).
+/*
+ * Loads values that sluice tune measured here. Values that all ranks must agree on are left out
+ * where ranks on other machines, which have other files, cannot be told apart before the first
+ * collective (node/discovery.c).
  */
 static void load_tuned(bool prefer_pmix, const char *library_version)
 {

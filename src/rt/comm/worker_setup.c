@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who starts the worker process of the job, and who is attached to it: agreed on while a
- * communicator is made. */
+/* Agreement on the worker process of the job while a communicator is created: who starts it, and
+ * whether all ranks are attached. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +11,17 @@
 
 enum { WORKERS_BY_SPARE_MAX = 4 }; /* as for threads: then the memory is the limit */
 
-/* What ranks tell each other first. */
+/* The first allgather. */
 struct offer {
 	uint32_t may;   /* attach to one */
 	uint32_t wants; /* it would have something to do here */
 	struct worker_ticket ticket; /* of the one it is attached to; zero: none */
 };
 
-/* ... and last. */
+/* The last allgather. */
 struct result { int32_t attached, group; };
 
-/* May anything be left here to others: calls that return early, requests? */
+/* Can this communicator have work for the worker process? */
 static bool leaves_work(const struct rt_comm *c)
 {
 	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
@@ -69,8 +69,8 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 	sud_allow_pop();
 }
 
-/* The one that all of them know of: of the first rank that has one. Zero: none, or none is wanted.
- */
+/* *out: the worker process of the first rank that has one; zero: none. Returns: whether one is
+ * wanted. */
 static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 {
 	bool wanted = false;
@@ -173,7 +173,7 @@ void worker_setup_comm_destroyed(struct rt_comm *c)
 
 bool worker_setup_serves(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
 
-static void take_back(void *arg, uint64_t name, bool is_intent)
+static void reclaim(void *arg, uint64_t name, bool is_intent)
 {
 	struct rt_comm *c = arg;
 
@@ -183,7 +183,7 @@ static void take_back(void *arg, uint64_t name, bool is_intent)
 void worker_setup_check(struct rt_comm *c)
 {
 	if (c->worker_group)
-		worker_check(c->worker_group, take_back, c);
+		worker_check(c->worker_group, reclaim, c);
 }
 
 void waiter_progress(void *arg)

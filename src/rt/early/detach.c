@@ -72,9 +72,9 @@ static bool is_rest_in_place(struct exec_run *r, const struct hull *h)
 }
 
 /*
- * Arms the guard over both hulls. Another thread may touch the first range while the second is armed,
- * so that *p is complete before. Returns: 0, or -errno when no range could be closed; *out_all: every
- * range is closed.
+ * Arms the guard over both hulls. Another thread may touch the first range while the second is
+ * armed, so that *p is complete before. Returns: 0, or -errno when no range could be closed;
+ * *out_all: every range is closed.
  */
 static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 {
@@ -128,9 +128,9 @@ static void move_descs(struct pending *p, const struct detach *d)
 }
 
 /*
- * Must every partner have come before a call returns early? A partner that has not come may wait for
- * a message of this process. With several threads, another thread that would send that message may
- * wait for the operation; without progress in fault handlers, nobody sends it during a touch.
+ * Must every partner have come before a call returns early? A partner that has not come may wait
+ * for a message of this process. With several threads, another thread that would send that message
+ * may wait for the operation; without progress in fault handlers, nobody sends it during a touch.
  */
 static bool needs_all_partners(const struct rt_comm *c)
 {
@@ -138,8 +138,8 @@ static bool needs_all_partners(const struct rt_comm *c)
 }
 
 /*
- * Waits until the bytes are in place that no guard can cover. Returns: 1 they are; 0 the caller has to
- * wait: a partner is late; -errno.
+ * Waits until the bytes are in place that no guard can cover. Returns: 1 they are; 0 the caller has
+ * to wait: a partner is late; -errno.
  */
 static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls *hulls)
 {
@@ -180,7 +180,8 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 	ret = settle_rest(c, r, &hulls);
 	if (ret <= 0)
 		return ret;
-	/* no handler of the program may run from here on: a touch in it would wait for this thread */
+	/* no handler of the program may run from here on: a touch in it would wait for this thread
+	 */
 	sud_enter();
 	p = pending_alloc();
 	ret = -ENOSPC;
@@ -298,7 +299,8 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 	return detach(c, r, d, s->site, progress);
 }
 
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d, bool *out_detached)
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		   bool *out_detached)
 {
 	struct situation s = { .facts = { .mode = base_opt.rt_early,
 					  .wait_us = base_opt.rt_early_wait_us,
@@ -309,8 +311,9 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 
 	*out_detached = false;
 	if (s.facts.mode == BASE_EARLY_OFF || d->bytes < s.facts.min_bytes) {
-		trace_early_reason(s.facts.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
-								    "shorter than SLUICE_EARLY_MIN");
+		trace_early_reason(s.facts.mode == BASE_EARLY_OFF
+					   ? "SLUICE_EARLY is off"
+					   : "shorter than SLUICE_EARLY_MIN");
 		return exec_wait(r);
 	}
 	situation_collect(c, r, d, &s);

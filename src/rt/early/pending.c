@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations that the program believes to be finished.
+ * Pending operations: the program's call has returned, data still moves.
  *
- *   linked -> (touched, called for, reaped) -> over, guards released -> no references -> retired
+ *   linked -> touched, needed by a call, or reaped -> complete, guards released -> no references
+ *          -> retired
  *
- * One spin lock, held for moments with every signal blocked, guards the list. Who wants an
- * operation takes a reference under it, and copies and waits without it: a signal handler of the
- * program may run while a thread waits, may touch the same memory, and may leave by siglongjmp.
- * Pins are given back, and what was learned is noted, when the operation is retired, by a thread
- * that is in none of our handlers.
+ * A spin lock guards the list; it is held for moments, with every signal blocked. A thread that
+ * needs an operation takes a reference under the lock, and copies and waits without it: a signal
+ * handler of the program may run while the thread waits, may touch the same memory, and may leave
+ * by siglongjmp. The thread that retires an operation, outside fault handlers, releases its pins
+ * and notes how long the program worked undisturbed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +25,6 @@ _Atomic uint32_t rt_intercept_refs, rt_pending;
 static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
 static _Atomic uint32_t spin;
-static _Atomic uint32_t host_calls; /* threads inside rt_host_begin .. rt_host_end */
 
 enum { END_IS_NEAR_NS = 500000, STRANGER_WAITS_NS = 20000000 };
 enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
@@ -108,7 +108,7 @@ static bool is_released(const struct pending *p)
 	return true;
 }
 
-/* Of the operation: which is over. */
+/* Releases every range of a completed operation. */
 static void release_all(struct pending *p)
 {
 	for (uint32_t i = 0; i < p->range_count; i++)
@@ -132,13 +132,13 @@ static void learn(struct pending *p, uint64_t now)
 	trace_detached(p->trace, p->detached_ns, touched, waited, touches, p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt",
 		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
-		 exec_name(p->run), touched ? (double)(touched - p->detached_ns) / 1e3 : -1.0, touches,
-		 (double)waited / 1e3);
+		 exec_name(p->run), touched ? (double)(touched - p->detached_ns) / 1e3 : -1.0,
+		 touches, (double)waited / 1e3);
 }
 
 /*
- * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: it
- * logs. Called with the lock, which is given up when it returns true.
+ * Retires an operation that is complete and has no references. Returns: true with the lock
+ * released; false with the lock held. Context: not in fault handlers, as it logs.
  */
 static bool retire_locked(struct pending *p)
 {
@@ -168,26 +168,12 @@ static bool retire_locked(struct pending *p)
  *   with SLUICE_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
  *                                               after all partners have come (detach.c)
  *   MPI_THREAD_MULTIPLE                         always
- *   the thread that made the collective call,   after a long wait: the thread could as well still be
- *   touching memory (or a guard thread for it)  inside the call
- *   any other thread                            after STRANGER_WAITS_NS
+ *   the thread that made the collective call,   after a long wait: the thread could as well still
+ * be touching memory (or a guard thread for it)  inside the call any other thread after
+ * STRANGER_WAITS_NS
  *
- * In the last two cases no other thread may be inside the host MPI: `stand_in` excludes calls, and
- * a second stand-in.
+ * In the last two cases no other thread may be inside the host MPI: host_stand_in_try() (host.c).
  */
-static _Atomic uint32_t stand_in;
-
-static bool stand_in_try(void)
-{
-	if (atomic_exchange_explicit(&stand_in, 1,
-				     memory_order_seq_cst)) /* partner: rt_host_begin */
-		return false;
-	if (!atomic_load_explicit(&host_calls, memory_order_seq_cst))
-		return true;
-	atomic_store_explicit(&stand_in, 0, memory_order_release);
-	return false;
-}
-
 static void let_progress(const struct pending *p, const struct node_wait *w, bool in_call)
 {
 	if (!in_call && !base_opt.rt_fault_progress)
@@ -200,10 +186,10 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 		return;
 	if (guard_fault_tid() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
 		return;
-	if (!stand_in_try())
+	if (!host_stand_in_try())
 		return;
 	exec_progress_host(p->run, w);
-	atomic_store_explicit(&stand_in, 0, memory_order_release);
+	host_stand_in_end();
 }
 
 static void give_up(const struct pending *p, int error)
@@ -214,9 +200,9 @@ static void give_up(const struct pending *p, int error)
 }
 
 /*
- * What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal
- * blocked) or in a call of the program's. False: a signal of the program waits for this thread to
- * return from the handler; the touch will come again.
+ * Waits until [lo, hi) is in place, copying too. Returns: false when a signal of the program is
+ * pending: the fault handler has to return, and the touch faults again. Context: fault handlers
+ * (every signal blocked), or a call of the program.
  */
 static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
@@ -245,7 +231,8 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 	return exec_is_range_complete(p->run, lo, hi);
 }
 
-/* All of it, and its memory is the program's again. The caller holds a reference. */
+/* Completes an operation and releases its ranges. The caller holds a reference. Returns: as
+ * fetch(). */
 static bool finish(struct pending *p, bool in_call)
 {
 	exec_stop_channel(p->run);
@@ -351,7 +338,7 @@ void pending_channel_idle(void *arg)
 	release_all(p);
 }
 
-/* The first one that is wanted and not finished, with a reference. */
+/* Returns: the first operation that matches and is not complete, with a reference; or NULL. */
 static struct pending *find(bool (*wanted)(const struct pending *, const void *), const void *arg)
 {
 	struct pending *p;
@@ -388,7 +375,7 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 	}
 }
 
-/* In a handler of ours: nothing is retired, but nothing is guarded or moving any more. */
+/* Context: fault handlers. Completes every operation, retires none. */
 static void on_complete_all(void) { finish_all(is_any, NULL, false); }
 
 /* In a handler of ours: the worker process cannot open what is all there, and nobody has touched
@@ -414,7 +401,7 @@ static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all
 
 /* ---- calls of the program that want them ------------------------------------------------- */
 
-/* One after the other, without the lock: a rescue copies and sleeps. */
+/* Works without the lock, as a rescue copies and sleeps. */
 void pending_rescue_all(void)
 {
 	struct pending *held[PENDING_MAX];
@@ -434,8 +421,8 @@ void pending_rescue_all(void)
 	}
 }
 
-/* Those that are wanted are retired as well, unless another thread still looks at one. True: some
- * were. */
+/* Retires at most `at_most` matching operations, except those that other threads use. Returns: true
+ * when one was retired. */
 static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
 		       int at_most)
 {
@@ -517,7 +504,7 @@ bool pending_retire_run(struct exec_run *r)
 	return rt_has_pending() && retire_all(is_of_run, r, PENDING_MAX);
 }
 
-/* Another thread may look at one for a moment longer. */
+/* Repeats until none is left: another thread may hold a reference for a moment. */
 static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg,
 			      bool in_call)
 {
@@ -539,32 +526,9 @@ void pending_complete_comm(struct rt_comm *c) { complete_for_good(is_of_comm, c,
 
 void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, true); }
 
-/* A stand-in does one small step of the host MPI. */
-void host_call_begin(void)
-{
-	atomic_fetch_add_explicit(&host_calls, 1,
-				  memory_order_seq_cst); /* partner: stand_in_try */
-	while (base_unlikely(atomic_load_explicit(&stand_in, memory_order_seq_cst)))
-		sched_yield();
-}
-
-void host_call_end(void) { atomic_fetch_sub_explicit(&host_calls, 1, memory_order_release); }
-
-void rt_host_begin(void)
-{
-	host_call_begin();
-	sud_allow_push();
-}
-
-void rt_host_end(void)
-{
-	sud_allow_pop();
-	host_call_end();
-}
-
 /* ---- the process ------------------------------------------------------------------------- */
 
-/* The program is about to change this memory. */
+/* The hook of region/: the program is about to unmap or replace this memory. */
 static void before_change(uintptr_t start, uintptr_t end)
 {
 	struct interval want = { start, end };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who moves what no rank waits for: the worker process of the job, or this process's channel of a
- * copy engine. What they are at is said to progress/, which decides who is told.
+ * Movers for work that no rank waits for: the worker process of the job, or the channel of this
+ * process at a copy engine. Their state is a fact for progress/, which decides who is woken.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static struct {
 	bool has_cpu; /* or needs none */
 } mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
+/* Ranks of a NUMA node share its channels. Returns: 0 with the channel of this rank, or -errno. */
 static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node,
 			int *out_index)
 {
@@ -79,8 +79,8 @@ static void open_channel_locked(const struct rt_comm *c)
 	progress_thread_start();
 }
 
-/* Opened when the first communicator that can use it is made; by whichever rank's group is first.
- * Where the worker process does the same there is none, until that is dead. */
+/* The group of the first communicator decides. While the worker process serves there is no channel.
+ */
 void offload_open(struct rt_comm *c)
 {
 	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The attendant: a thread that sleeps until a peer calls, because it waits for what only this
- * process can do while the program computes: take back fragments that a channel of its own has
- * claimed (retire the channel, after which it writes nowhere), lend a displaced worker its CPU,
- * notice an end that must be polled for, or publish a collective of a request that has waited for
- * its turn.
+ * The progress thread sleeps until a peer calls, because the peer waits for something that only
+ * this process can do while its program computes: take back fragments that a channel has claimed
+ * (retire the channel, which writes nowhere afterwards), lend a displaced worker its CPU, notice an
+ * end that must be polled for, or publish a queued request.
  */
 #include <pthread.h>
 #include <string.h>

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that are started again and again, in an order of each rank's own: each has a lane, in
- * which nothing else happens, so that what a rank starts meets what the others start in it, however
- * much they do between. A lane is a slot of exec/, whose collectives have its turn as their number,
- * and a lane of the mailbox.
+ * Lanes. Ranks may start their persistent requests in any order, so each has a lane, in which
+ * nothing else happens: the n-th start on one rank matches the n-th start on the others. A lane is
+ * a slot of exec/, whose collectives are numbered by its turns, and a lane of the mailbox.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rt/request/request.h"
 
-/* What each rank says when one is to be taken. */
+/* The word of a rank in the agreement on a lane. */
 struct lanes_word {
 	uint64_t free;
 	struct lanes_turns turns[MAILBOX_LANES_MAX];
@@ -40,7 +39,7 @@ void lanes_destroy(struct lanes *l)
 	free(l);
 }
 
-/* The first that all have free, and have used as often. */
+/* Returns: the first lane that is free on all ranks and equally often used; -1: none. */
 static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 {
 	for (uint32_t lane = 0; lane < lanes; lane++) {

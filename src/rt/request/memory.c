@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The program's buffers while a request uses them. Nobody of this rank may be there when its data
- * moves, so all of it is memory that others reach by themselves: the program's own where that is
- * mapped, else a copy of it in the arena, made at the start and taken back when the request is
- * handed out.
+ * The program's buffers while a request uses them. This rank may be computing when its data moves,
+ * so peers must reach the memory by themselves: it is the program's own where that is mapped, else
+ * a copy in the arena, made at the start and copied back when the request is collected.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,60 +10,60 @@
 
 #include "rt/request/request.h"
 
-#define KEPT_MAX 16                     /* extents that wait for the next request ... */
-#define KEPT_BYTES ((uint64_t)16 << 20) /* ... which are not longer than that */
+#define CACHE_EXTENTS 16                     /* extents kept for the next requests ... */
+#define CACHE_EXTENT_BYTES ((uint64_t)16 << 20) /* ... that are at most so long */
 
 static struct {
 	pthread_mutex_t lock;
-	struct region_extent extents[KEPT_MAX];
+	struct region_extent extents[CACHE_EXTENTS];
 	int n;
-} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool take_kept(uint64_t bytes, struct region_extent *out)
+static bool cache_get(uint64_t bytes, struct region_extent *out)
 {
 	bool found = false;
 
-	pthread_mutex_lock(&kept.lock);
-	for (int i = kept.n - 1; i >= 0 && !found; i--) {
-		if (kept.extents[i].bytes < bytes ||
-		    kept.extents[i].bytes > 4 * base_max_u64(bytes, REGION_UNIT))
+	pthread_mutex_lock(&cache.lock);
+	for (int i = cache.n - 1; i >= 0 && !found; i--) {
+		if (cache.extents[i].bytes < bytes ||
+		    cache.extents[i].bytes > 4 * base_max_u64(bytes, REGION_UNIT))
 			continue;
-		*out = kept.extents[i];
-		kept.extents[i] = kept.extents[--kept.n];
+		*out = cache.extents[i];
+		cache.extents[i] = cache.extents[--cache.n];
 		found = true;
 	}
-	pthread_mutex_unlock(&kept.lock);
+	pthread_mutex_unlock(&cache.lock);
 	return found;
 }
 
 static int scratch_get(uint64_t bytes, struct region_extent *out)
 {
-	return take_kept(bytes, out) ? 0 : region_extent_get(bytes, false, out);
+	return cache_get(bytes, out) ? 0 : region_extent_get(bytes, false, out);
 }
 
 static void scratch_put(struct region_extent *e)
 {
-	bool is_kept = false;
+	bool is_cached = false;
 
 	if (!e->bytes)
 		return;
-	pthread_mutex_lock(&kept.lock);
-	if (kept.n < KEPT_MAX && e->bytes <= KEPT_BYTES) {
-		kept.extents[kept.n++] = *e;
-		is_kept = true;
+	pthread_mutex_lock(&cache.lock);
+	if (cache.n < CACHE_EXTENTS && e->bytes <= CACHE_EXTENT_BYTES) {
+		cache.extents[cache.n++] = *e;
+		is_cached = true;
 	}
-	pthread_mutex_unlock(&kept.lock);
-	if (!is_kept)
+	pthread_mutex_unlock(&cache.lock);
+	if (!is_cached)
 		region_extent_put(e);
 	e->bytes = 0;
 }
 
 void request_memory_fini(void)
 {
-	pthread_mutex_lock(&kept.lock);
-	while (kept.n)
-		region_extent_put(&kept.extents[--kept.n]);
-	pthread_mutex_unlock(&kept.lock);
+	pthread_mutex_lock(&cache.lock);
+	while (cache.n)
+		region_extent_put(&cache.extents[--cache.n]);
+	pthread_mutex_unlock(&cache.lock);
 }
 
 static int fill(const struct request_side *s, const struct coll_buf *buf)
@@ -75,7 +74,7 @@ static int fill(const struct request_side *s, const struct coll_buf *buf)
 	return 0;
 }
 
-/* In the arena, a copy of what is there now if that counts. */
+/* Opens a copy in the arena; has_input: with the present contents. */
 static int side_copy(struct request_side *s, const struct coll_buf *buf, bool has_input)
 {
 	int ret = scratch_get(buf->bytes, &s->scratch);
@@ -88,7 +87,7 @@ static int side_copy(struct request_side *s, const struct coll_buf *buf, bool ha
 	return has_input ? fill(s, buf) : 0;
 }
 
-/* has_input: what is there now counts. */
+/* has_input: the present contents are sent, or kept. */
 static int side_open(struct request_side *s, const struct coll_side *given, bool has_input)
 {
 	const struct coll_buf *buf = &given->buf;
@@ -107,8 +106,8 @@ static int side_open(struct request_side *s, const struct coll_side *given, bool
 	return side_copy(s, buf, has_input);
 }
 
-/* from: whom each part comes from, where that may be nobody; NULL: all come. */
-static int take_back(const struct request_side *s, const struct coll_side *given, const int *from)
+/* Copies results back. from: source of each part, negative: none; NULL: every part has one. */
+static int copy_back(const struct request_side *s, const struct coll_side *given, const int *from)
 {
 	const struct coll_buf *buf = &given->buf;
 	int ret = 0;
@@ -129,7 +128,7 @@ static int take_back(const struct request_side *s, const struct coll_side *given
 static int side_close(struct request_side *s, const struct coll_side *given, bool has_output,
 		      const int *from)
 {
-	int ret = s->scratch.bytes && has_output ? take_back(s, given, from) : 0;
+	int ret = s->scratch.bytes && has_output ? copy_back(s, given, from) : 0;
 
 	if (s->scratch.bytes)
 		scratch_put(&s->scratch);

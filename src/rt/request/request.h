@@ -52,12 +52,14 @@ struct request_ops {
 	 * Context: the thread that starts the request. */
 	int (*open)(struct rt_request *r);
 	/* Publishes the request. Returns: 0; -EBUSY: no slot or room at the moment; -errno.
-	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too. */
+	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too.
+	 */
 	int (*begin)(struct rt_request *r);
 	/* Stays queued when its start returns: makes what begin() in a thread of Sluice needs.
 	 * Returns: 0 or -errno. Context: the thread that starts the request, under the lock. */
 	int (*queued)(struct rt_request *r);
-	/* Was published and has not ended: announces its work to other movers. Context: the lock. */
+	/* Was published and has not ended: announces its work to other movers. Context: the lock.
+	 */
 	void (*active)(struct rt_request *r);
 	/* Moves what `copy` permits; EXEC_COPY_NOTHING: calls no function of the program.
 	 * Returns: 1 moved something, 0, -errno. *out_ended: the request has ended. */
@@ -99,7 +101,8 @@ struct rt_request {
 	uint32_t message_bytes;
 };
 
-/* Sets the number of the collective, for the trace of the request and of the call that starts it. */
+/* Sets the number of the collective, for the trace of the request and of the call that starts it.
+ */
 static inline void request_set_traced(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One communicator's requests: queued, then in flight, then done; and passes over all communicators
- * that have some.
+ * The requests of a communicator, and passes over all communicators that have some.
  *
- *   start: lock of the communicator -> queue -> exec_begin, as many as there are slots
- *   pass:  each run in flight a step -> over: slot free -> the next of the queue
- *   done:  a list of the process, until next_done()
+ *   start: lock of the communicator -> queue -> begin(), as many as there is room for
+ *   pass:  each active request a step -> complete: slot free -> the next of the queue
+ *   complete: a list of the process, until rt_request_next_done()
  *
- * A pass takes the lock of a communicator only if nobody has it: whoever has is doing the same.
+ * A pass takes the lock of a communicator only if it is free: its holder does the same.
  */
 #include <errno.h>
 #include <sched.h>
@@ -22,7 +21,7 @@
 
 _Atomic uint32_t rt_requests;
 
-/* Communicators that have requests, in no order. */
+/* Communicators that have requests, unordered. */
 static struct {
 	struct base_spin lock;
 	struct rt_comm **comms;
@@ -75,7 +74,7 @@ void *rt_request_next_done(int *out_result)
 	*out_result = r->result ? r->result : ret;
 	r->state = REQUEST_INACTIVE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
-				  memory_order_release); /* partner: leave_busy */
+				  memory_order_release); /* partner: busy_remove */
 	intercept_count_down(&rt_requests);
 	return r->owner;
 }
@@ -108,7 +107,7 @@ static void unreserve_busy(void)
 	base_spin_unlock(&busy.lock);
 }
 
-static void enter_busy(struct rt_comm *c)
+static void busy_add(struct rt_comm *c)
 {
 	base_spin_lock(&busy.lock);
 	if (!c->requests.is_busy) {
@@ -119,7 +118,7 @@ static void enter_busy(struct rt_comm *c)
 	base_spin_unlock(&busy.lock);
 }
 
-static void leave_busy(struct rt_comm *c)
+static void busy_remove(struct rt_comm *c)
 {
 	base_spin_lock(&busy.lock);
 	for (int i = 0; i < busy.n && c->requests.is_busy; i++) {
@@ -167,7 +166,7 @@ static void append(struct requests_list *l, struct rt_request *r)
 	l->last = r;
 }
 
-static struct rt_request *take_first(struct requests_list *l)
+static struct rt_request *pop_first(struct requests_list *l)
 {
 	struct rt_request *r = l->first;
 
@@ -182,14 +181,14 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, strerror(-ret));
 	exec_abandon(c->exec, ret);
 	while (c->requests.active.first)
-		put_done(take_first(&c->requests.active), ret);
+		put_done(pop_first(&c->requests.active), ret);
 	while (c->requests.queued.first)
-		put_done(take_first(&c->requests.queued), ret);
-	leave_busy(c);
+		put_done(pop_first(&c->requests.queued), ret);
+	busy_remove(c);
 }
 
-/* Publishes what there is room for: of what has a lane, each by itself. False: something has
- * failed, and with it everything. */
+/* Publishes as many queued requests as there is room for; every lane has room of its own. Returns:
+ * false when one failed, and with it all of the communicator. */
 static bool begin_queued_locked(struct rt_comm *c)
 {
 	struct requests_list rest = c->requests.queued;
@@ -203,12 +202,12 @@ static bool begin_queued_locked(struct rt_comm *c)
 		name = r->call->name;
 		ret = r->ops->begin(r);
 		if (ret == -EBUSY && c->lanes) {
-			append(&c->requests.queued, take_first(&rest));
+			append(&c->requests.queued, pop_first(&rest));
 			continue;
 		}
 		if (ret)
 			break;
-		take_first(&rest);
+		pop_first(&rest);
 		r->state = REQUEST_ACTIVE;
 		do
 			ret = r->ops->step(r, EXEC_COPY_NOTHING, &ended);
@@ -224,14 +223,15 @@ static bool begin_queued_locked(struct rt_comm *c)
 			break;
 	}
 	while (rest.first)
-		append(&c->requests.queued, take_first(&rest));
+		append(&c->requests.queued, pop_first(&rest));
 	if (ret >= 0 || ret == -EBUSY)
 		return true;
 	fail_all_locked(c, ret, name);
 	return false;
 }
 
-/* A pass over what is in flight. 1: something has moved, 0, -errno (and everything has failed). */
+/* Makes a step of every active request. Returns: 1 something moved, 0, or -errno when all have
+ * failed. */
 static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 {
 	struct requests_list old = c->requests.active;
@@ -241,7 +241,7 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 
 	c->requests.active = (struct requests_list){ 0 };
 	while (old.first) {
-		struct rt_request *r = take_first(&old);
+		struct rt_request *r = pop_first(&old);
 
 		if (ret >= 0) {
 			name = r->call->name;
@@ -259,9 +259,9 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 }
 
 /*
- * What is queued may be so behind a call that was returned from early, on all ranks, and then
- * nobody waits for that: who waits for what comes after it does some of it; who was called, all
- * that can be done. True: something has moved.
+ * Requests may be queued behind a call that returned early on all ranks, so that no rank waits for
+ * that call. A rank that waits for a later request does some of its work; the progress thread does
+ * all it can. Returns: true when something moved.
  */
 static bool help_before_locked(struct rt_comm *c, bool is_called)
 {
@@ -293,7 +293,7 @@ static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
 		ret = 1;
 	}
 	if (!c->requests.active.first && !c->requests.queued.first)
-		leave_busy(c);
+		busy_remove(c);
 	return ret; /* an error has ended them */
 }
 
@@ -344,7 +344,7 @@ void requests_check_peers(struct rt_comm *c)
 	if (ret) {
 		const char *name = r->call->name;
 
-		put_done(take_first(l), ret);
+		put_done(pop_first(l), ret);
 		fail_all_locked(c, ret, name);
 	}
 	pthread_mutex_unlock(&c->requests.lock);
@@ -358,7 +358,7 @@ static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 	return c->requests.queued.first && c->requests.queued.last == r;
 }
 
-/* What was said to be late is asked for by node_wake_process(). */
+/* A peer that waits for a queued request wakes this process by node_wake_process(). */
 static void queue(struct rt_request *r)
 {
 	struct rt_comm *c = r->comm;
@@ -369,7 +369,7 @@ static void queue(struct rt_request *r)
 	c->requests.in_call = r;
 	r->state = REQUEST_QUEUED;
 	append(&c->requests.queued, r);
-	enter_busy(c);
+	busy_add(c);
 	begin_queued_locked(c);
 	c->requests.in_call = NULL;
 	if (is_queued_last(c, r) && r->ops->queued)
@@ -377,7 +377,7 @@ static void queue(struct rt_request *r)
 	if (ret)
 		fail_all_locked(c, ret, name);
 	else if (!c->requests.active.first && !c->requests.queued.first)
-		leave_busy(c);
+		busy_remove(c);
 	else if (c->requests.queued.first)
 		progress_thread_start();
 	pthread_mutex_unlock(&c->requests.lock);
@@ -418,7 +418,8 @@ int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *own
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .ops = request_is_small(c, call) ? &request_small : &request_large,
+	*r = (struct rt_request){ .ops = request_is_small(c, call) ? &request_small
+								   : &request_large,
 				  .comm = c,
 				  .call = call,
 				  .owner = owner,
@@ -444,9 +445,10 @@ void rt_request_destroy(struct rt_request *r)
 
 /* ---- blocking calls, and the end --------------------------------------------------------- */
 
-/* Until `until` says so, or nothing has moved for so long (0: for ever). False: that. */
+/* Makes progress until `until` is true, or nothing has moved for give_up_ns (0: for ever).
+ * Returns: the last value of `until`. */
 static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm *),
-			   uint64_t patience_ns)
+			   uint64_t give_up_ns)
 {
 	struct rt_nap nap = { 0 };
 	uint64_t moved = os_now_ns();
@@ -458,7 +460,7 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 		pthread_mutex_lock(&c->requests.lock);
 		ended = until(c);
 		pthread_mutex_unlock(&c->requests.lock);
-		if (ended || (patience_ns && !any && os_now_ns() - moved > patience_ns))
+		if (ended || (give_up_ns && !any && os_now_ns() - moved > give_up_ns))
 			break;
 		if (any) {
 			moved = os_now_ns();
@@ -473,7 +475,7 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 
 static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
 
-static bool is_all_over(const struct rt_comm *c)
+static bool is_all_complete(const struct rt_comm *c)
 {
 	return !c->requests.queued.first && !c->requests.active.first;
 }
@@ -507,16 +509,15 @@ int requests_comm_created(struct rt_comm *c)
 	return reserve_busy();
 }
 
-/* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was
- * left. */
+/* Other threads: the progress thread, and guard threads that wait for a pending operation. */
 void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
 
-void requests_leave_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
+void requests_exit_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
 
 void rt_requests_end(struct rt_comm *c)
 {
 	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed) ||
-	    progress_until(c, is_all_over, GIVE_UP_NS))
+	    progress_until(c, is_all_complete, GIVE_UP_NS))
 		return;
 	pthread_mutex_lock(&c->requests.lock);
 	fail_all_locked(c, -ECANCELED, "a collective that others have not started");
@@ -525,7 +526,7 @@ void rt_requests_end(struct rt_comm *c)
 
 void requests_comm_destroyed(struct rt_comm *c)
 {
-	leave_busy(c);
+	busy_remove(c);
 	while (atomic_load_explicit(&c->requests.users,
 				    memory_order_acquire)) /* partner: requests_busy_put */
 		sched_yield();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of a request is made once, however often it is started: its schedule. */
+/* The schedule of a request, made once for all its starts. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short requests: what each rank brings lies on the communicator's mailbox (mailbox/) from its start
- * on, and each makes its own result when it asks for it. Which are short is known to all ranks
- * alike.
+ * Small requests: each rank posts its message in the mailbox of the communicator at its start, and
+ * makes its own result when it asks for it. All ranks know alike which requests are small.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -107,7 +106,7 @@ static int post(struct rt_request *r)
 	return ret;
 }
 
-/* What has gaps is packed by the MPI library, which the attendant must not call. */
+/* The host MPI packs buffers with gaps, and the progress thread must not call it. */
 static int queued(struct rt_request *r)
 {
 	int first, n;
@@ -131,7 +130,7 @@ static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 	return 0;
 }
 
-/* Whose messages this rank reads, and which part of each. */
+/* Sets the ranks whose messages this rank reads, and the part of each. */
 static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 {
 	const struct coll_call *call = r->call;
@@ -143,7 +142,8 @@ static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 	case COLL_SCATTER:
 		read->first = call->root;
 		read->end = call->root + 1;
-		read->at = call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
+		read->at =
+			call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
 		break;
 	case COLL_ALLTOALL:
 	case COLL_REDUCE_SCATTER_BLOCK:
@@ -167,7 +167,7 @@ static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 	}
 }
 
-/* Where the program gets it: NULL, nothing comes to this rank. */
+/* Returns: the buffer of the result; NULL: this rank has none. */
 static const struct coll_side *receiver(const struct rt_request *r)
 {
 	const struct coll_call *call = r->call;
@@ -177,8 +177,8 @@ static const struct coll_side *receiver(const struct rt_request *r)
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
 
-/* Results that are computed, or that have gaps in the program's memory, are made in memory of our
- * own. */
+/* Sets where the result is made: in the program's memory, or in an image, for reductions and
+ * buffers with gaps. */
 static int set_place(struct rt_request *r)
 {
 	const struct coll_side *s = receiver(r);
@@ -223,7 +223,7 @@ static int begin(struct rt_request *r)
 	return ret ? ret : post(r);
 }
 
-/* This rank has taken what it gets itself. */
+/* Traces the bytes that this rank copied out of messages. */
 static void trace_taken_bytes(const struct rt_request *r)
 {
 	const struct coll_side *s = receiver(r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for requests, and testing them in vain. What is missing may be in another process only:
- * published by it, or held by a worker that has died, or it never comes as a rank has died. Any
- * communicator with requests may be the one that the program waits for: all of them are looked at.
+ * Waiting for requests, and testing them in vain. The missing step may be another process's: to
+ * publish a collective, or to take back fragments of a dead worker; or a rank has died. The program
+ * may wait for any communicator with requests: all of them are checked.
  */
 #include <sched.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void each(void (*visit)(struct rt_comm *))
 	}
 }
 
-/* Somebody may wait for what only this process can publish: of each other rank that is asked. */
+/* Wakes every other rank: it may hold a queued request that only it can publish. */
 static void call_ranks(struct rt_comm *c)
 {
 	for (int r = 0; r < node_size(c->group); r++)
@@ -36,7 +36,7 @@ static void call_ranks(struct rt_comm *c)
 			node_wake_process(c->group, r);
 }
 
-/* Of the next some communicators. */
+/* Wakes the ranks of a few communicators, the next ones at each call. */
 static void call_next(void)
 {
 	static _Atomic uint32_t next;
@@ -53,7 +53,7 @@ static void call_next(void)
 	}
 }
 
-/* This rank has waited for long, or in vain for a millisecond. */
+/* After a long wait, or a millisecond without progress. */
 static void ask_others(bool is_stuck)
 {
 	struct progress_facts f = { .asker = PROGRESS_WAITER,
@@ -77,8 +77,9 @@ static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
 	return c;
 }
 
-/* True: peers should be looked at. A rank that has announced its sleep looks once more, and sleeps
- * or takes that back, as the communicator may be gone when it comes here again. */
+/* Returns: true when peers should be checked. A rank that has announced its sleep makes one more
+ * pass, and then sleeps or withdraws the announcement: the communicator may be gone at the next
+ * call. */
 static bool wait_a_moment(struct rt_comm *c, struct node_wait *w)
 {
 	int is_due = node_wait(c->group, w);
@@ -124,7 +125,7 @@ void rt_requests_woke(struct rt_nap *nap)
 
 /* ---- testing ----------------------------------------------------------------------------- */
 
-/* Is it so long ago? Then it is from now on, for one of all threads. */
+/* Returns: true, in one of all threads, when interval_ns have passed since the last true. */
 static bool is_due(_Atomic uint64_t *last_ns, uint64_t now, uint64_t interval_ns)
 {
 	uint64_t last = atomic_load_explicit(last_ns, memory_order_relaxed);

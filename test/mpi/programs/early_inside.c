@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a program touches the buffer of a pending collective: inside its allocator, inside stdio, with
- * its own mutex held. Meanwhile the host MPI has a reduction whose operation, a function of the
- * program, wants the same lock. The root of the collective is late, so that the touch waits.
+ * Where a program touches the buffer of a pending collective: inside its allocator, inside stdio,
+ * with its own mutex held. Meanwhile the host MPI has a reduction whose operation, a function of
+ * the program, wants the same lock. The root of the collective is late, so that the touch waits.
  *
  *   other ranks: Iallreduce posted, Bcast, touch ................. waits for the root
  *   root:        20 ms       Iallreduce posted   60 ms   Bcast
  *
- * note NAME: rank R: N of 4: the operation ran during N touches, where a lock of it would never return.
- * Needs SLUICE_COLL_NONBLOCKING=off: the reduction is the host MPI's.
+ * note NAME: rank R: N of 4: the operation ran during N touches, where a lock of it would never
+ * return. Needs SLUICE_COLL_NONBLOCKING=off: the reduction is the host MPI's.
  */
 #include "early.h"
 
@@ -23,7 +23,8 @@ static struct {
 	char *buf;
 	FILE *stream;
 	pthread_mutex_t mutex;
-	_Atomic(const volatile char *) wanted; /* the allocator reads this byte with its lock held */
+	_Atomic(const volatile char *)
+		wanted; /* the allocator reads this byte with its lock held */
 	_Atomic bool is_held;                  /* the lock of the place is held */
 	_Atomic int intrusions;                /* the operation ran while it was */
 	char got;
@@ -70,7 +71,8 @@ static void in_stdio(const char *at)
 	char got = 0;
 
 	rewind(inside.stream);
-	EXPECT(fwrite(at, 1, 1, inside.stream) == 1); /* a copy to the stream's buffer, under its lock */
+	EXPECT(fwrite(at, 1, 1, inside.stream) ==
+	       1); /* a copy to the stream's buffer, under its lock */
 	rewind(inside.stream);
 	EXPECT(fread(&got, 1, 1, inside.stream) == 1);
 	inside.got = got;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 struct scattered {
 	struct flow *f;

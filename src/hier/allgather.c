@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 /* A place in the order in which segments of nodes' data are sent or received. */
 struct place {

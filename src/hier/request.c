@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 enum {
 	SET_MASK = 2,             /* SIG_SETMASK */

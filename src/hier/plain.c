@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 static bool is_there(const struct coll_side *s) { return s->count && s->buf.bytes; }
 

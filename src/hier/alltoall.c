@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 struct alltoall {
 	struct flow *f;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 struct reduce {
 	struct flow *f;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 struct rooted {
 	struct flow *f;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 enum {
 	MEET_TAG = 0x51d, /* of MPI_Comm_create_group, which is not for messages */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hier/hier.h"
+#include "hier/layout.h"
 
 #include <stdlib.h>
 

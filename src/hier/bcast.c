@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 /* The call's buffer as segments. One with gaps passes through a window of SPAN_SLOTS. */
 struct bcast {

@@ -4,7 +4,7 @@
 #include <limits.h>
 
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 #include "trace/trace.h"
 
 /* ---- messages ---------------------------------------------------------------------------- */

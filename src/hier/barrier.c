@@ -7,7 +7,7 @@
  *   a second byte says that all others are there, too
  */
 #include "base/base.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 void hier_barrier(struct flow *f)
 {
