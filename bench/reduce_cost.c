@@ -127,7 +127,7 @@ static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buff
 
 	if (way == REDUCE) {
 		for (int i = 0; i < 2; i++)
-			region_describe_extent(&mem[i], bytes, &call.desc[GOAL_USER + i]);
+			region_describe_extent(&mem[i], bytes, &call.desc[COLL_SEND + i]);
 		if (exec_run(e, &call))
 			exit(1);
 		return;

@@ -21,7 +21,7 @@ PRODUCT = ('src', 'tools', 'bench')
 ENDINGS = {'.c', '.h', '.S', '.inc', '.py', '.table', '.build', '.map', '.sym'}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 # Names that the generated front end defines or calls.
-GENERATED = re.compile(r'P?MPI_|choose_P?MPI_|request_[A-Z]')
+GENERATED = re.compile(r'P?MPI_|choose_P?MPI_|request_[A-Z]|large_[A-Z]|wrap_[A-Z]|observe_')
 # Code that is compiled once per ABI has the ABI's name at its end.
 ABI = re.compile(r'_(?:mpich|ompi|std)$')
 
@@ -52,7 +52,7 @@ def uses(root):
         for path in (root / place).rglob('*'):
             if path.suffix not in ENDINGS:
                 continue
-            text = path.read_text(errors='replace')
+            text = path.read_text(errors='replace').replace('\\t', ' ').replace('\\n', ' ')
             if path.suffix in ('.c', '.h', '.inc'):
                 text = COMMENT_OR_STRING.sub(' ', text)
             for line in text.split('\n'):

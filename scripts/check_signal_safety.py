@@ -23,20 +23,26 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
          'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
          'guard_complete_all_sig', 'guard_tidy_sig',
-         'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end', 'mprotect_close',
+         'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end',
+         'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: the thread that touches copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
+         'transfers.c:advance', 'transfers.c:is_range_complete', 'transfers.c:is_complete',
+         'transfers.c:is_claimed', 'transfers.c:is_matched', 'reduce.c:advance',
+         'reduce.c:is_range_complete', 'reduce.c:is_complete', 'reduce.c:is_claimed', 'reduce.c:is_matched',
          'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
-FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
+FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
+           'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
 # Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has
 # to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
-           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr', 'strcspn',
+           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr',
+           'strcspn',
            'getpid', 'sched_yield', 'open', 'read', 'close', 'poll', 'process_vm_readv', 'process_vm_writev',
            'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
 
@@ -73,7 +79,8 @@ def compile_all(root, cc, out):
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
         obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
-        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
+        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC',
+                        '-ffunction-sections',
                         '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
         yield source, obj
 

@@ -57,7 +57,8 @@ class Allowed:
 
     def write(self):
         out = [f'{folder} comments: {n}\n' for folder, n in sorted(self.comments.items()) if n]
-        out += [f'{folder} {name}\n' for folder, names in sorted(self.names.items()) for name in sorted(names)]
+        out += [f'{folder} {name}\n' for folder, names in sorted(self.names.items())
+                for name in sorted(names)]
         self.path.write_text(HEAD + ''.join(out))
 
 

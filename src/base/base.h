@@ -108,7 +108,6 @@ struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
-	int64_t coll_domains;           /* SLUICE_COLL_DOMAINS: 0 by memory nodes, 1 none */
 	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_take */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: what crosses the network at a time */

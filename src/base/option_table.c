@@ -178,9 +178,6 @@ struct base_option base_option_table[] = {
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores", TUNED),
 #undef GROUP
 #define GROUP BASE_GROUP_TEST
-	INT("coll_domains", coll_domains, "1", 0, 4096, "domains",
-	    "Groups of ranks that some collectives enter once each; 0: by memory nodes, 1: none",
-	    SHARED),
 	STRING("engine_fault", engine_fault, "",
 	       "Faults of the engine fault: delay=us,rate=bytes/s,short=n,error=n,hang=n", LOCAL),
 	STRING("node_name", node_name, "",
@@ -212,7 +209,7 @@ const struct option_old_name option_old_names[] = {
 	{ "RT_EARLY", "SLUICE_EARLY" },
 	{ "RT_EARLY_MIN", "SLUICE_EARLY_MIN" },
 	{ "TUNE_FILE", "SLUICE_TUNE" },
-	{ "COLL_DOMAINS", "coll_domains" },
+	{ "COLL_DOMAINS", NULL },
 	{ "COLL_BCAST", "bcast" },
 	{ "COLL_GATHER", "gather" },
 	{ "COLL_SCATTER", "scatter" },

@@ -16,19 +16,14 @@
 static uint64_t xfers_off(int ranks)
 {
 	return base_round_up(sizeof(struct exec_slot) +
-				     goal_block_bytes(exec_ops_max(ranks), exec_ops_max(ranks), 0),
+				     exec_ops_max(ranks) * sizeof(struct coll_flat_op),
 			     BASE_CACHE_LINE);
 }
 
 /* One transfer more than receives: a copy's. */
-static uint64_t started_off(int ranks)
-{
-	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
-}
-
 static uint64_t starts_off(int ranks)
 {
-	return started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t);
+	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
 }
 
 static uint64_t out_edges_off(int ranks)
@@ -58,7 +53,6 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
 	e->xfers_off = xfers_off(e->size);
-	e->started_off = started_off(e->size);
 	e->starts_off = starts_off(e->size);
 	e->out_edges_off = out_edges_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
@@ -97,42 +91,11 @@ uint32_t exec_slots(const struct exec_comm *e) { return e->slots; }
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Do others read this rank's first buffer, and so the bytes outside its pages too? */
-static bool sends_user(const struct goal_block *b, bool is_away)
+static void wake_peers(struct exec_run *r)
 {
-	for (uint32_t i = 0; i < b->op_count; i++) {
-		const struct goal_op *op = &goal_ops_const(b)[i];
-
-		if ((op->type == GOAL_SEND && has_inline_edges(op)) ||
-		    (is_away && op->type == GOAL_COPY && op->src_mem == GOAL_USER))
-			return true;
-	}
-	return false;
-}
-
-static void ring_peers(struct exec_run *r)
-{
-	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
-		if (k != r->comm->rank)
-			node_wake(r->comm->group, k);
-	for (uint32_t i = 0; i < r->block->op_count; i++)
-		if (run_op(r, i)->type != GOAL_COPY)
-			node_wake(r->comm->group, (int)run_op(r, i)->peer);
-}
-
-static void publish_schedule(struct exec_run *r)
-{
-	const struct exec_call *call = &r->call;
-	struct exec_slot *s = r->slot;
-
-	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
-		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
-	s->has_edges = sends_user(slot_schedule(s), call->is_away);
-	if (s->has_edges)
-		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
-	for (uint32_t i = 0; i < slot_schedule(s)->recv_count; i++)
-		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	for (uint32_t i = 0; i < r->kind->peer_count(r); i++)
+		if (r->kind->peer_at(r, i) >= 0)
+			node_wake(r->comm->group, r->kind->peer_at(r, i));
 }
 
 static void publish(struct exec_run *r)
@@ -145,20 +108,16 @@ static void publish(struct exec_run *r)
 	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
-	s->is_away = call->is_away;
-	s->is_reduce = r->is_reduce;
-	if (r->is_reduce)
-		run_reduce_publish(r, call->reduce);
-	else
-		publish_schedule(r);
-	r->block = slot_schedule(s);
+	s->is_nonblocking = call->is_nonblocking;
+	s->is_reduce = !!call->reduce;
+	r->kind->publish(r);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
 	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same
 	 * fence of the peer. */
 	atomic_thread_fence(memory_order_seq_cst);
-	ring_peers(r);
+	wake_peers(r);
 }
 
 static struct exec_run *run_get(struct exec_comm *e)
@@ -189,13 +148,15 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	r->call = *call;
 	r->op = number_of(e, call);
 	r->slot = slot_of(e, e->rank, r->op);
+	r->kind = call->reduce ? &reduction_ops : &transfers_ops;
+	r->op_count = call->reduce ? 0 : call->schedule->count;
 	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
 }
 
-static bool is_too_big(const struct exec_comm *e, const struct goal_block *b)
+static bool is_too_big(const struct exec_comm *e, const struct exec_call *call)
 {
-	return b && (b->op_count > e->op_cap || b->adjacency_count > e->op_cap ||
-		     b->recv_count > e->recv_cap);
+	return !call->reduce &&
+	       (call->schedule->count > e->op_cap || call->schedule->recv_count > e->recv_cap);
 }
 
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
@@ -205,7 +166,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 
 	if (ret)
 		return ret;
-	if (is_too_big(e, call->schedule))
+	if (is_too_big(e, call))
 		return -E2BIG;
 	if (*place && !atomic_load_explicit(&(*place)->has_ended,
 					    memory_order_acquire)) { /* partner: exec_end */
@@ -218,7 +179,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!r)
 		return -ENOMEM;
 	run_reset(r, e, call);
-	ret = call->reduce ? run_reduce_begin(r, call->reduce) : 0;
+	ret = call->reduce ? reduction_begin(r) : 0;
 	if (ret) {
 		r->next_free = e->free_runs;
 		e->free_runs = r;
@@ -226,13 +187,12 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	}
 	e->op = base_max_u64(e->op, r->op);
 	*place = r;
-	if (!call->is_away) /* whose caller may have left the call that it belongs to */
+	if (!call->is_nonblocking) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = r->is_reduce ? 1 : r->block->op_count;
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		r->ops[i].waits = run_op(r, i)->requires;
-		r->ops[i].state = r->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
+	r->remaining = call->reduce ? 1 : r->op_count;
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		r->ops[i].state = EXEC_ACTIVE;
 		r->ops[i].staged = false;
 	}
 	*out = r;
@@ -246,7 +206,7 @@ static int report_dead(struct exec_run *r, int dead)
 	struct exec_comm *e = r->comm;
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
-	if (!atomic_exchange_explicit(&e->told, true, memory_order_relaxed))
+	if (!atomic_exchange_explicit(&e->is_reported, true, memory_order_relaxed))
 		base_log(BASE_LOG_ERROR, "exec",
 			 "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call.name,
 			 dead, node_pid(e->group, dead), e->size,
@@ -316,22 +276,6 @@ int wait_step(struct exec_run *r, struct node_wait *w)
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }
 
-int step_all(struct exec_run *r, enum exec_copy copy)
-{
-	int progress = 0, ret;
-
-	if (r->is_reduce)
-		return run_reduce_step(r, copy);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		ret = step_op(r, i, copy);
-		if (ret < 0)
-			return ret;
-		progress |= ret;
-	}
-	ret = step_stage(r);
-	return ret < 0 ? ret : progress | ret;
-}
-
 static int run_to_end(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
@@ -339,10 +283,10 @@ static int run_to_end(struct exec_run *r)
 	int ret = 0;
 
 	node_wait_init(&w);
-	while (r->left) {
-		ret = step_all(r, EXEC_COPY_ALL);
+	while (r->remaining) {
+		ret = r->kind->step(r, EXEC_COPY_ALL);
 		if (!ret)
-			ret = step_help(r);
+			ret = r->kind->help(r);
 		if (ret < 0)
 			break;
 		if (ret) {
@@ -372,9 +316,9 @@ static int finish(struct exec_run *r, int ret)
 	struct exec_comm *e = r->comm;
 
 	if (!ret)
-		atomic_store_explicit(&r->slot->over, r->op,
+		atomic_store_explicit(&r->slot->completed, r->op,
 				      memory_order_release); /* partner: slot_is_complete */
-	if (ret == -EOWNERDEAD && !e->told)
+	if (ret == -EOWNERDEAD && !e->is_reported)
 		ret = find_dead(r);
 	if (ret)
 		e->error = ret;
@@ -386,11 +330,11 @@ int exec_wait(struct exec_run *r) { return finish(r, run_to_end(r)); }
 
 int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended)
 {
-	int ret = step_all(r, copy);
+	int ret = r->kind->step(r, copy);
 
-	if (!ret && r->left && copy == EXEC_COPY_ALL)
-		ret = step_help(r);
-	*out_ended = ret < 0 || !r->left;
+	if (!ret && r->remaining && copy == EXEC_COPY_ALL)
+		ret = r->kind->help(r);
+	*out_ended = ret < 0 || !r->remaining;
 	if (!*out_ended)
 		return ret;
 	slot_note_working(r);

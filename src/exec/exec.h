@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: runs schedules (goal/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
+ * exec: runs flat operations (coll/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
  * collective do.
  *
  * Every rank of a node group publishes what it brings to a collective in a slot of the control
@@ -8,12 +8,10 @@
  * for each of its receives. Collectives of a communicator come in the same order on every rank, so
  * slot number n of one rank belongs to slot number n of any other; within it a send is matched to a
  * receive by (source, tag). Publishing is all a rank must do for others to move its data: whoever
- * arrives last starts, whoever waits helps; an operation that requires others is said to have
- * started when it may, and touched by nobody before.
+ * arrives last starts, whoever waits helps.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count]
- * | reduce's |
+ *   slot:            | exec_slot | operations | xfer [recv_count], one of a copy | reduce's |
  *
  * A run is one rank's side of one collective:
  *
@@ -29,7 +27,7 @@
  * the edges of what the rank brings and gets.
  *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges
- * exist for GOAL_USER + 0 only (sends from elsewhere are mapped, copied by system call, or staged).
+ * exist for COLL_SEND only (sends from elsewhere are mapped, copied by system call, or staged).
  *
  * Threads: begin, settle, leave, wait and end of a group by one thread at a time. What concerns a
  * run that was left (advance, is_over, is_there, pause) by any number of threads and in signal
@@ -39,9 +37,9 @@
 #define SLUICE_EXEC_H
 
 #include "engine/engine.h"
-#include "reduce/reduce.h"
-#include "goal/goal.h"
+#include "coll/coll.h"
 #include "node/node.h"
+#include "reduce/reduce.h"
 #include "region/region.h"
 #include "xfer/xfer.h"
 
@@ -53,7 +51,7 @@ struct exec_run;
 
 /* Bytes each rank's user area of the node group must have. */
 uint64_t exec_area_bytes(int ranks);
-/* The largest schedule: operations (and requirements), and receives among them. Room for all of a
+/* The largest schedule: operations, and receives among them. Room for all of a
  * collective in which each rank talks to each other, and for some more neighbours. */
 static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
 static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
@@ -86,26 +84,19 @@ struct exec_reduce {
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool is_commutative;    /* `combine` */
-	/* NULL: one level. Else exec_reduce_has_levels() says whether there are two; then it is
-	 * waited for, not left, and the memory of parts, where reduce_keeps_parts(), is described by
-	 * GOAL_SCRATCH: count elements, mapped. Kept until its end. */
-	const struct reduce_domains *domains;
 };
-
-/* The same on all ranks. `f`: its kind, type and domains. */
-bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f);
 
 /* One rank's side of a collective. */
 struct exec_call {
-	const struct goal_block *schedule; /* NULL: */
+	const struct coll_schedule *schedule; /* copied by exec_begin(); NULL: */
 	const struct exec_reduce *reduce;      /* not used after exec_begin(), but `combine` with ctx */
-	void *user[GOAL_MEMS - 1];
-	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
+	void *user[COLL_BUFFERS];
+	struct region_desc desc[COLL_BUFFERS]; /* zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
 	/* This rank may be away: what lies outside the pages of its memory is not left to it.
 	 * Others leave what it gets of that in its slot, and it takes it in its last exec_step().
 	 * Its memory is mapped. Not with exec_detach(). */
-	bool is_away;
+	bool is_nonblocking;
 	/* 0: the one after the last. Else the caller numbers all collectives of this exec_comm,
 	 * alike on all ranks: they begin in any order, but those of one slot (number %
 	 * exec_slots()) with rising numbers, each when the one before has ended on this rank. */
@@ -184,10 +175,10 @@ void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t d
 /* Is there no unit left that anybody could take? Then the end is near. */
 bool exec_is_claimed(struct exec_run *r);
 
-/* Copy one fragment, beginning at the address `want` of the program if there is one to take there
+/* Copy one fragment, beginning at the address `addr` of the program if there is one to take there
  * (0: anywhere). 1 when something was done, 0 nothing to take, -errno. Every signal must be
  * blocked: a claimed fragment has to be copied. */
-int exec_advance(struct exec_run *r, uintptr_t want);
+int exec_advance(struct exec_run *r, uintptr_t addr);
 /* The program waits: no more fragments for the channel. */
 void exec_stop_channel(struct exec_run *r);
 /* It has got what it waited for, and not all is done: the channel goes on. */

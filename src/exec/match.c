@@ -29,7 +29,7 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op)
 
 bool slot_is_complete(const struct exec_slot *s, uint64_t op)
 {
-	return atomic_load_explicit(&s->over, memory_order_acquire) >= op;
+	return atomic_load_explicit(&s->completed, memory_order_acquire) >= op;
 }
 
 void slot_note_waiting(const struct exec_run *r, const struct node_wait *w)
@@ -45,7 +45,12 @@ void slot_note_working(const struct exec_run *r)
 	slot_note_waiting(r, &(struct node_wait){ 0 });
 }
 
-struct goal_block *slot_schedule(struct exec_slot *s) { return (struct goal_block *)(s + 1); }
+struct coll_flat_op *slot_ops(struct exec_slot *s) { return (struct coll_flat_op *)(s + 1); }
+
+uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s)
+{
+	return s->op_count < e->op_cap ? s->op_count : e->op_cap;
+}
 
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)
 {
@@ -62,99 +67,77 @@ char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 	return (char *)s + e->out_edges_off;
 }
 
-static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s,
-				      uint32_t i)
-{
-	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
-}
-
-void slot_start(const struct exec_run *r, uint32_t i)
-{
-	const struct goal_op *op = run_op(r, i);
-
-	if (op->type == GOAL_COPY)
-		return;
-	atomic_store_explicit(slot_started(r->comm, r->slot, i), r->op,
-			      memory_order_release); /* partner: has_started */
-	node_wake(r->comm->group, (int)op->peer);
-}
-
-/* op: of the schedule in slot s */
-static bool has_started(const struct exec_comm *e, struct exec_slot *s, uint64_t number,
-			const struct goal_op *op)
-{
-	uint32_t i = (uint32_t)(op - goal_ops_const(slot_schedule(s)));
-
-	return !op->requires ||
-	       atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == number;
-}
-
 char *ring_of(const struct exec_comm *e, int rank)
 {
 	return (char *)node_area(e->group, rank) + e->ring_off;
 }
 
-static bool is_match(const struct goal_op *recv, int src, const struct goal_op *send)
+static bool is_match(const struct coll_flat_op *recv, int src, const struct coll_flat_op *send)
 {
-	return recv->type == GOAL_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
+	return recv->type == COLL_OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
 }
 
-/* The sender's hint saves the search: the number of the receive, which mostly is its index too. */
-const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct goal_op *send)
+/* The sender's hint saves the search: the place of the receive, when parts without bytes do not move
+ * it. */
+const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct coll_flat_op *send)
 {
-	const struct goal_block *b = slot_schedule(s);
-	const struct goal_op *ops = goal_ops_const(b);
+	uint32_t n = slot_op_count(e, s), hint = send->match;
+	const struct coll_flat_op *ops = slot_ops(s);
 
-	if (send->match < b->op_count && ops[send->match].match == send->match &&
-	    is_match(&ops[send->match], src, send))
-		return &ops[send->match];
-	for (uint32_t i = 0; i < b->op_count; i++)
+	n = n < e->recv_cap ? n : e->recv_cap;
+	if (hint < n && is_match(&ops[hint], src, send))
+		return &ops[hint];
+	for (uint32_t i = 0; i < n; i++)
 		if (is_match(&ops[i], src, send))
 			return &ops[i];
 	return NULL;
 }
 
-/* Schedules have their sends after their receives, by the rank that gets them (coll/build.c): that
- * is where the search begins, downwards, as parts without bytes are left out. */
-const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv)
+/* Sends follow the receives, by the rank that gets them: that is where the search begins, downwards,
+ * as parts without bytes are left out. */
+const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
+				const struct coll_flat_op *recv)
 {
-	const struct goal_block *b = slot_schedule(s);
-	const struct goal_op *ops = goal_ops_const(b);
-	uint32_t n = b->op_count, i = b->recv_count + (uint32_t)dst;
+	const struct coll_flat_op *ops = slot_ops(s);
+	uint32_t n = slot_op_count(e, s), i = s->recv_count + (uint32_t)dst;
 
 	i = i < n ? i : n - 1;
 	for (uint32_t k = 0; k < n; k++, i = i ? i - 1 : n - 1)
-		if (ops[i].type == GOAL_SEND && ops[i].peer == (uint32_t)dst &&
+		if (ops[i].type == COLL_OP_SEND && ops[i].peer == (uint32_t)dst &&
 		    ops[i].tag == recv->tag)
 			return &ops[i];
 	return NULL;
 }
 
-int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *send, int dst,
-	       const struct goal_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
+uint32_t recv_number(struct exec_slot *s, const struct coll_flat_op *recv)
+{
+	return (uint32_t)(recv - slot_ops(s));
+}
+
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat_op *send, int dst,
+	       const struct coll_flat_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
-	struct xfer_end from = { ss->desc[send->mem], send->off, src, NULL };
-	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst,
-			       ds->is_away ? slot_edge_buf(e, ds) : NULL };
+	struct xfer_end from = { ss->desc[send->buf], send->off, src, NULL };
+	struct xfer_end to = { ds->desc[recv->buf], recv->off, dst,
+			       ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
 		.prefer_vm = ss->prefer_vm && ds->prefer_vm,
 	};
 	bool edges = ss->has_edges && has_inline_edges(send);
-	bool can_start = has_started(e, ss, op, send) && has_started(e, ds, op, recv);
 	struct xfer_plan plan;
 
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
-	uint32_t number = recv->match;
+	uint32_t number = recv_number(ds, recv);
 
 	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read
 	 * counts only if both slots are still those of this collective. (What it maps and claims
 	 * then is safe: a transfer cannot end, and so a slot cannot change, while one of its
 	 * fragments is claimed.) */
-	if (!slot_is_still(ss, op) || !slot_is_still(ds, op) || !can_start)
+	if (!slot_is_still(ss, op) || !slot_is_still(ds, op))
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
@@ -166,11 +149,11 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *
 
 /*
  * A receiver needs nothing of its sender but what the sender has published: it may have received,
- * and have used its slot for later collectives, before the sender looks at it.
+ * and have used its slot for later collectives, before the sender tries at it.
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct goal_op *op = run_op(r, i), *other;
+	const struct coll_flat_op *op = run_op(r, i), *other;
 	struct exec_comm *e = r->comm;
 	struct exec_slot *peer = slot_of(e, (int)op->peer, r->op);
 	int ret;
@@ -179,12 +162,12 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 		return -ESTALE;
 	if (!slot_is_published(peer, r->op))
 		return -EAGAIN;
-	if (op->type == GOAL_SEND) {
+	if (op->type == COLL_OP_SEND) {
 		other = find_recv(e, peer, e->rank, op);
 		ret = !other ? -EREMOTEIO :
 			       match_view(e, r->op, e->rank, op, (int)op->peer, other, mode, v);
 	} else {
-		other = find_send(peer, e->rank, op);
+		other = find_send(e, peer, e->rank, op);
 		ret = !other ? -EREMOTEIO :
 			       match_view(e, r->op, (int)op->peer, other, e->rank, op, mode, v);
 	}
@@ -193,28 +176,28 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* it passed on while we looked */
 }
 
-bool is_first_copy(const struct goal_block *b, const struct goal_op *copy)
+bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy)
 {
-	const struct goal_op *op = goal_ops_const(b);
+	const struct coll_flat_op *op = slot_ops(s);
 
-	while (op < copy && op->type != GOAL_COPY)
+	while (op < copy && op->type != COLL_OP_COPY)
 		op++;
 	return op == copy;
 }
 
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
-		  const struct goal_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
+		  const struct coll_flat_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank, NULL };
-	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank,
-				     s->is_away ? slot_edge_buf(e, s) : NULL };
+	const struct xfer_end from = { s->desc[copy->src_buf], copy->src_off, rank, NULL };
+	const struct xfer_end to = { s->desc[copy->buf], copy->off, rank,
+				     s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
 	const char *edges =
-		s->is_away && s->has_edges && copy->src_mem == GOAL_USER ? s->edges : NULL;
+		s->is_nonblocking && s->has_edges && copy->src_buf == COLL_SEND ? s->edges : NULL;
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 
 	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) ||
-	    !is_first_copy(slot_schedule(s), copy))
+	    !is_first_copy(s, copy))
 		return -EINVAL;
 	xfer_plan(&from, &to, copy->bytes, &reach, edges, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)

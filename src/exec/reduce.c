@@ -2,7 +2,7 @@
 /*
  * A run that is a reduce: what the ranks publish of it, doing it, and, once it was left, looking at
  * it. Everybody can do every unit when all ranks have come; an operation of the program only rank
- * r, of slice r; of two levels, members of the domain that has the step.
+ * r, of slice r.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,6 @@
 #include "exec/private.h"
 
 #define ROOM_BYTES (32u << 10) /* of each piece, for operations of the program */
-
-static const struct goal_block no_schedule = {
-	.magic = GOAL_MAGIC, .version = GOAL_VERSION, .bytes = sizeof(struct goal_block)
-};
 
 /* ---- what is published ------------------------------------------------------------------- */
 
@@ -29,8 +25,8 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
 
 	return (struct reduce_side){
-		.in = &s->desc[s->is_in_place ? GOAL_USER + 1 : GOAL_USER],
-		.out = &s->desc[GOAL_USER + 1],
+		.in = &s->desc[s->is_in_place ? COLL_RECV : COLL_SEND],
+		.out = &s->desc[COLL_RECV],
 		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
@@ -45,24 +41,6 @@ static struct xfer *words_of(void *ctx, uint32_t slice)
 	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
 }
 
-/* Of all ranks' vector alike; of what they all get, in the result. */
-static struct reduce_side part_of(void *ctx, uint32_t rank)
-{
-	const struct slot_reduce *at = ctx;
-	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
-	bool is_result = s->reduce.kind == COLL_ALLREDUCE;
-	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
-	uint64_t off = is_result ? s->reduce_out_off : 0;
-	char *edges = slot_edge_buf(at->comm, s);
-
-	return (struct reduce_side){ .in = d,
-				   .out = d,
-				   .in_off = off,
-				   .out_off = off,
-				   .in_edges = edges,
-				   .out_edges = edges };
-}
-
 static void view_init(struct reduce_view *v, struct slot_reduce *at, const struct reduce_shape *shape,
 		      const uint64_t *starts)
 {
@@ -75,7 +53,6 @@ static void view_init(struct reduce_view *v, struct slot_reduce *at, const struc
 		.ctx = at,
 		.side = side_of,
 		.words = words_of,
-		.part = part_of,
 	};
 	reduce_cut(shape, &v->cut);
 }
@@ -118,14 +95,9 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 	return 0;
 }
 
-bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f)
+int reduction_begin(struct exec_run *r)
 {
-	return reduce_can_have_levels(f->kind, f->type, f->domains) &&
-	       reduce_words(&(struct reduce_shape){ .domains = f->domains->count }) <= e->recv_cap + 1;
-}
-
-int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
-{
+	const struct exec_reduce *f = r->call.reduce;
 	const struct reduce_shape shape = {
 		.kind = f->kind,
 		.ranks = (uint32_t)r->comm->size,
@@ -133,7 +105,6 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 		.type = f->type,
 		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
 		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
-		.domains = exec_reduce_has_levels(r->comm, f) ? f->domains->count : 0,
 		.count = f->count,
 		.element_bytes = f->element_bytes,
 		.starts_sum = f->kind == COLL_REDUCE_SCATTER && f->starts ?
@@ -143,12 +114,10 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	if (!is_operation(f) || !are_starts(f, r->comm->size) || shape.root >= shape.ranks ||
 	    f->count > UINT64_MAX / f->element_bytes)
 		return -EINVAL;
-	r->is_reduce = true;
 	/* this rank's own numbers, until the next collective in the slot */
 	r->reduce_at = (struct slot_reduce){ r->comm, r->op };
 	view_init(&r->reduce, &r->reduce_at, &shape, slot_starts(r->comm, r->slot));
 	r->reduce.mode = XFER_VIEW_NORMAL;
-	r->reduce.domains = f->domains;
 	if (f->type != GOAL_NOP)
 		return 0;
 	r->reduce.combine = f->combine;
@@ -157,12 +126,13 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	return get_room(r->comm, f->element_bytes);
 }
 
-void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
+static void publish(struct exec_run *r)
 {
+	const struct exec_reduce *f = r->call.reduce;
 	struct exec_slot *s = r->slot;
-	uint16_t in = f->in_place ? GOAL_USER + 1 : GOAL_USER;
+	enum coll_buffer in = f->in_place ? COLL_RECV : COLL_SEND;
 
-	memcpy(slot_schedule(s), &no_schedule, sizeof no_schedule);
+	s->op_count = s->recv_count = 0;
 	s->reduce = r->reduce.shape;
 	s->reduce_in_off = f->in_off;
 	s->reduce_out_off = f->out_off;
@@ -170,9 +140,8 @@ void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
-	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
-	for (uint32_t i = 0; i < reduce_words(&s->reduce); i++)
-		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	xfer_fill_edges(&s->desc[in], r->call.user[in], s->edges);
+	xfer_open(slot_xfer(r->comm, s, 0), r->op);
 	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
 }
 
@@ -180,7 +149,7 @@ void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 
 /* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done;
  * -EREMOTEIO. */
-static int look(const struct exec_run *r)
+static int check_arrivals(const struct exec_run *r)
 {
 	for (int k = 0; k < r->comm->size; k++) {
 		struct exec_slot *s = slot_of(r->comm, k, r->op);
@@ -201,22 +170,22 @@ static int look(const struct exec_run *r)
 
 /* The same, and what they have published can be worked with. For those too that look at a run that
  * was left. */
-static int look_now(const struct exec_run *r)
+static int check_all(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
-	int ret = r->is_reduce_matched ? 0 : look(r);
+	int ret = r->has_matched ? 0 : check_arrivals(r);
 
-	if (ret || r->is_reduce_matched || reduce_can_reach(&v))
+	if (ret || r->has_matched || reduce_can_reach(&v))
 		return ret;
-	ret = look(r); /* what was read may be of a later collective */
+	ret = check_arrivals(r); /* what was read may be of a later collective */
 	return ret ? ret : -EREMOTEIO;
 }
 
 static int match(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
-	r->is_reduce_matched |= !ret;
+	r->has_matched |= !ret;
 	return ret;
 }
 
@@ -225,7 +194,7 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
 	struct exec_comm *e = at->comm;
 	struct exec_slot *first = slot_of(e, 0, at->op);
 	struct reduce_shape shape = first->reduce;
-	bool may = shape.type != GOAL_NOP && !shape.domains; /* it knows no domains */
+	bool may = shape.type != GOAL_NOP;
 
 	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
 		for (int k = 0; k < e->size; k++) {
@@ -269,34 +238,18 @@ static int work(struct exec_run *r, enum exec_copy copy)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->reduce.shape.domains)
-		return copy == EXEC_COPY_ALL ? reduce_move_step(&r->reduce, rank) : 0;
 	if (r->reduce.combine)
 		return reduce_move(&r->reduce, rank, 0);
 	if (copy == EXEC_COPY_ALL)
 		return move_any(&r->reduce, r->comm->rank);
-	return r->has_reduce_edges || r->call.is_away ? 0 : reduce_move_edges(&r->reduce, rank);
+	return r->has_reduce_edges || r->call.is_nonblocking ? 0 : reduce_move_edges(&r->reduce, rank);
 }
 
-static bool is_slice_done(struct exec_run *r, uint32_t slice)
-{
-	return r->reduce.shape.domains ? reduce_steps_are_done(&r->reduce, slice)
-				     : reduce_is_done(&r->reduce, slice);
-}
-
-/* Of two levels they are parts' before they are the result's. */
-static bool are_edges_there(struct exec_run *r)
-{
-	if (r->reduce.shape.domains)
-		return r->reduce_done == r->reduce.shape.ranks;
-	return reduce_are_edges_done(&r->reduce, (uint32_t)r->comm->rank);
-}
-
-static bool take_edges(struct exec_run *r)
+static bool copy_edge_buf(struct exec_run *r)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->has_reduce_edges || !are_edges_there(r))
+	if (r->has_reduce_edges || !reduce_are_edges_done(&r->reduce, rank))
 		return false;
 	reduce_copy_edge_buf(&r->reduce, rank, r->call.user[1]);
 	r->has_reduce_edges = true;
@@ -308,12 +261,12 @@ static bool is_done(struct exec_run *r)
 	uint32_t ranks = r->reduce.shape.ranks;
 
 	while (r->reduce_done < ranks &&
-	       is_slice_done(r, ((uint32_t)r->comm->rank + r->reduce_done) % ranks))
+	       reduce_is_done(&r->reduce, ((uint32_t)r->comm->rank + r->reduce_done) % ranks))
 		r->reduce_done++;
 	return r->reduce_done == ranks;
 }
 
-int run_reduce_step(struct exec_run *r, enum exec_copy copy)
+static int step(struct exec_run *r, enum exec_copy copy)
 {
 	int ret = match(r);
 
@@ -329,33 +282,36 @@ int run_reduce_step(struct exec_run *r, enum exec_copy copy)
 		reduce_copy_edge_buf(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
 		r->has_reduce_edges = true;
 	}
-	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || take_edges(r)))) {
-		r->left = 0;
+	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || copy_edge_buf(r)))) {
+		r->remaining = 0;
 		return 1;
 	}
-	return take_edges(r);
+	return copy_edge_buf(r);
 }
 
 /* ---- leaving ----------------------------------------------------------------------------- */
 
-bool run_reduce_is_needed(const struct exec_run *r, bool all_come)
+static enum run_need need(const struct exec_run *r, bool all_come)
 {
 	struct reduce_view v = r->reduce;
+	bool is_needed = !r->has_reduce_edges;
 
-	if (!r->is_reduce_matched)
-		return all_come || !r->has_reduce_edges || v.combine;
-	return !r->has_reduce_edges || (v.combine && !reduce_is_done(&v, (uint32_t)r->comm->rank));
+	if (!r->has_matched)
+		is_needed |= all_come || v.combine;
+	else
+		is_needed |= v.combine && !reduce_is_done(&v, (uint32_t)r->comm->rank);
+	return is_needed ? NEEDED_NOW : NOT_NEEDED;
 }
 
 /* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
  * nothing. */
-struct range { uint16_t mem; uint64_t off, bytes; };
+struct range { enum coll_buffer mem; uint64_t off, bytes; };
 
 static struct range input_range(const struct exec_run *r)
 {
 	struct reduce_side s = side_of(r->reduce.ctx, (uint32_t)r->comm->rank);
 
-	return (struct range){ r->slot->is_in_place ? GOAL_USER + 1 : GOAL_USER, s.in_off,
+	return (struct range){ r->slot->is_in_place ? COLL_RECV : COLL_SEND, s.in_off,
 			       r->reduce.shape.count * r->reduce.shape.element_bytes };
 }
 
@@ -364,11 +320,11 @@ static struct range output_range(const struct exec_run *r, uint64_t *out_first)
 	uint64_t n;
 
 	reduce_result(&r->reduce.shape, r->reduce.starts, (uint32_t)r->comm->rank, out_first, &n);
-	return (struct range){ GOAL_USER + 1, r->slot->reduce_out_off,
+	return (struct range){ COLL_RECV, r->slot->reduce_out_off,
 			       n * r->reduce.shape.element_bytes };
 }
 
-void run_reduce_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	uint64_t first;
 	struct range in = input_range(r), out = output_range(r, &first);
@@ -395,28 +351,28 @@ static uint64_t elements_in(const struct exec_run *r, const struct range *in, ui
 	return (end + es - 1) / es - start / es;
 }
 
-int run_reduce_advance(struct exec_run *r, uintptr_t want)
+static int advance(struct exec_run *r, uintptr_t addr)
 {
 	struct reduce_view v = r->reduce;
 	uint64_t first, at;
 	struct range in = input_range(r), out = output_range(r, &first);
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	if (ret || v.combine)
 		return ret == -EREMOTEIO ? ret : 0;
-	if (want && elements_in(r, &out, first, want, want + 1, &at))
+	if (addr && elements_in(r, &out, first, addr, addr + 1, &at))
 		ret = reduce_move_at(&v, at);
-	else if (want && elements_in(r, &in, 0, want, want + 1, &at))
+	else if (addr && elements_in(r, &in, 0, addr, addr + 1, &at))
 		ret = reduce_move_at(&v, at);
 	return ret ? ret : move_any(&v, r->comm->rank);
 }
 
-bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	struct reduce_view v = r->reduce;
 	uint64_t first, at, n;
 	struct range in = input_range(r), out = output_range(r, &first);
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	if (ret)
 		return ret == -ESTALE;
@@ -427,10 +383,10 @@ bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t en
 	return !n || reduce_is_range_done(&v, at, n);
 }
 
-bool run_reduce_is_over(struct exec_run *r)
+static bool is_complete(struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++)
 		if (!reduce_is_done(&v, s))
@@ -438,7 +394,7 @@ bool run_reduce_is_over(struct exec_run *r)
 	return !ret || ret == -ESTALE;
 }
 
-static bool is_taken_up(const struct exec_run *r)
+static bool are_all_claimed(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
 
@@ -448,27 +404,57 @@ static bool is_taken_up(const struct exec_run *r)
 	return true;
 }
 
-bool run_reduce_is_taken_up(struct exec_run *r)
+static bool is_claimed(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
-	return ret == -ESTALE || (!ret && is_taken_up(r));
+	return ret == -ESTALE || (!ret && are_all_claimed(r));
 }
 
-bool run_reduce_is_matched(struct exec_run *r)
+static bool is_matched(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	return !ret || ret == -ESTALE;
 }
 
-uint64_t run_reduce_work_bytes(const struct exec_run *r)
+static uint64_t work_bytes(const struct exec_run *r)
 {
 	struct slot_reduce at = { r->comm, r->op };
 	const struct reduce_shape *s = &r->reduce.shape;
 	struct reduce_view v;
 
-	if (!r->is_reduce_matched || is_taken_up(r) || slot_reduce_view(&at, &v))
+	if (!r->has_matched || are_all_claimed(r) || slot_reduce_view(&at, &v))
 		return 0;
 	return base_max_u64(s->count * s->element_bytes * s->ranks, 1);
 }
+
+/* Every other rank, the own one is -1. */
+static uint32_t peer_count(const struct exec_run *r) { return (uint32_t)r->comm->size; }
+
+static int peer_at(const struct exec_run *r, uint32_t i)
+{
+	return (int)i == r->comm->rank ? -1 : (int)i;
+}
+
+static int help(struct exec_run *r)
+{
+	(void)r;
+	return 0; /* every step helps already */
+}
+
+const struct run_ops reduction_ops = {
+	.publish = publish,
+	.peer_count = peer_count,
+	.peer_at = peer_at,
+	.step = step,
+	.help = help,
+	.need = need,
+	.each_range = each_range,
+	.advance = advance,
+	.is_range_complete = is_range_complete,
+	.is_complete = is_complete,
+	.is_claimed = is_claimed,
+	.is_matched = is_matched,
+	.work_bytes = work_bytes,
+};

@@ -88,26 +88,26 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 		}
 		m->ended(m->arg, bytes);
 	}
-	return xfer_is_tag(atomic_load_explicit(&v->x->taken, memory_order_relaxed), v->tag);
+	return xfer_is_tag(atomic_load_explicit(&v->x->claimed, memory_order_relaxed), v->tag);
 }
 
-static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv,
+static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct coll_flat_op *recv,
 		       const struct exec_mover *m)
 {
 	struct exec_slot *ss = slot_of(e, (int)recv->peer, op);
-	uint32_t index = recv->match;
-	const struct goal_op *send;
+	uint32_t index = recv_number(slot_of(e, rank, op), recv);
+	const struct coll_flat_op *send;
 	struct xfer_view v;
 
 	if (recv->peer >= (uint32_t)e->size || !slot_is_published(ss, op))
 		return false;
-	send = find_send(ss, rank, recv);
+	send = find_send(e, ss, rank, recv);
 	return send &&
 	       !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v) &&
 	       serve_view(m, &v, rank, index);
 }
 
-static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy,
+static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct coll_flat_op *copy,
 		       const struct exec_mover *m)
 {
 	struct exec_slot *s = slot_of(e, rank, op);
@@ -136,7 +136,7 @@ static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mov
 			reduce_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
 			m->ended(m->arg, bytes);
 		}
-		all &= xfer_is_tag(atomic_load_explicit(&x->taken, memory_order_relaxed), op);
+		all &= xfer_is_tag(atomic_load_explicit(&x->claimed, memory_order_relaxed), op);
 	}
 	return ret != -EAGAIN && all;
 }
@@ -148,7 +148,6 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 	for (int rank = 0; rank < e->size; rank++) {
 		struct exec_slot *s = slot_of(e, rank, tag);
 		uint64_t op = atomic_load_explicit(&s->op, memory_order_acquire);
-		const struct goal_block *b = slot_schedule(s);
 
 		if (!op || (op & XFER_TAG_MASK) != tag) {
 			all = false;
@@ -158,12 +157,12 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 			all &= serve_reduce(e, op, m);
 			break;
 		}
-		for (uint32_t i = 0; i < b->op_count && i < e->op_cap; i++) {
-			const struct goal_op *o = &goal_ops_const(b)[i];
+		for (uint32_t i = 0; i < slot_op_count(e, s); i++) {
+			const struct coll_flat_op *o = &slot_ops(s)[i];
 
-			if (o->type == GOAL_RECV)
+			if (o->type == COLL_OP_RECV)
 				all &= serve_recv(e, op, rank, o, m);
-			else if (o->type == GOAL_COPY)
+			else if (o->type == COLL_OP_COPY)
 				all &= serve_copy(e, op, rank, o, m);
 		}
 	}

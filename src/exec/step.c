@@ -10,33 +10,22 @@
 
 static void op_done(struct exec_run *r, uint32_t i)
 {
-	const struct goal_op *op = run_op(r, i);
-	const uint32_t *next = goal_adjacency(r->block) + op->next;
-
 	r->ops[i].state = EXEC_DONE;
-	r->left--;
-	for (uint32_t k = 0; k < op->next_count; k++) {
-		if (--r->ops[next[k]].waits)
-			continue;
-		r->ops[next[k]].state = EXEC_ACTIVE;
-		slot_start(r, next[k]);
-	}
+	r->remaining--;
 }
 
-static char *local_address(struct exec_run *r, uint16_t mem, uint64_t off)
+static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 {
-	if (mem == GOAL_SCRATCH)
-		return (char *)(uintptr_t)r->call.desc[GOAL_SCRATCH].addr + off;
-	return (char *)r->call.user[mem - GOAL_USER] + off;
+	return (char *)r->call.user[buf] + off;
 }
 
 /* All of what it writes is there: what was left of it in this rank's slot. */
-static void take_left(struct exec_run *r, const struct goal_op *op)
+static void copy_edge_buf(struct exec_run *r, const struct coll_flat_op *op)
 {
-	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank,
+	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
 				     slot_edge_buf(r->comm, r->slot) };
 
-	xfer_copy_edge_buf(&to, r->call.user[op->mem - GOAL_USER], op->bytes);
+	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
 
 /* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
@@ -48,13 +37,13 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 
 	if (!v->edges_done)
 		ret = xfer_move_edges(v);
-	else if (!r->call.is_away && !xfer_is_done(v->x, v->tag, edges))
+	else if (!r->call.is_nonblocking && !xfer_is_done(v->x, v->tag, edges))
 		ret = xfer_move(v, v->plan.fragments);
 	else if (copy)
 		ret = xfer_move(v, XFER_ANY);
 	if (!ret && xfer_is_done(v->x, v->tag, v->plan.total)) {
 		if (v->plan.fills_edge_buf)
-			take_left(r, run_op(r, i));
+			copy_edge_buf(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}
@@ -62,14 +51,14 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 }
 
 /* A rank that is away soon does itself what costs no more than telling others. */
-static bool is_worth_leaving(const struct exec_run *r, const struct goal_op *copy)
+static bool is_worth_leaving(const struct exec_run *r, const struct coll_flat_op *copy)
 {
-	return !r->call.is_away || copy->bytes > COPY_NOW_BYTES;
+	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
 
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
-	const struct goal_op *op = run_op(r, i);
+	const struct coll_flat_op *op = run_op(r, i);
 	uint64_t since;
 
 	if (r->ops[i].state == EXEC_MATCHED)
@@ -80,7 +69,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 		return 1;
 	}
 	since = trace_transfer_begin(op->bytes);
-	os_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off),
+	os_copy(local_address(r, op->buf, op->off), local_address(r, op->src_buf, op->src_off),
 		  op->bytes, os_copy_pick(op->bytes, op->bytes));
 	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group),
 		     .src = r->comm->rank, .dst = r->comm->rank, .by = r->comm->rank,
@@ -93,21 +82,21 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 static int step_match(struct exec_run *r, uint32_t i)
 {
-	const struct goal_op *op = run_op(r, i);
+	const struct coll_flat_op *op = run_op(r, i);
 	struct exec_op *o = &r->ops[i];
 	int ret = match_op(r, i, XFER_VIEW_NORMAL, &o->view);
 
 	if (ret == -ESTALE) {
-		if (op->type == GOAL_RECV && r->call.is_away)
-			take_left(r, op);
+		if (op->type == COLL_OP_RECV && r->call.is_nonblocking)
+			copy_edge_buf(r, op);
 		op_done(r, i);
 		return 1;
 	}
 	if (ret)
 		return ret == -EAGAIN ? 0 : ret;
 	o->staged = o->view.plan.way == XFER_STAGED;
-	if (o->staged && op->type == GOAL_SEND) {
-		r->stage_src = local_address(r, op->mem, op->off);
+	if (o->staged && op->type == COLL_OP_SEND) {
+		r->stage_src = local_address(r, op->buf, op->off);
 		r->stage_bytes = op->bytes;
 		/* it may have looked, and gone to sleep, before a chunk that was filled before we
 		 * met */
@@ -119,24 +108,24 @@ static int step_match(struct exec_run *r, uint32_t i)
 
 /* ---- moving ------------------------------------------------------------------------------ */
 
-static bool is_same_range(const struct goal_op *a, const struct goal_op *b)
+static bool is_same_range(const struct coll_flat_op *a, const struct coll_flat_op *b)
 {
-	return a->type == GOAL_SEND && a->mem == b->mem && a->off == b->off && a->bytes == b->bytes;
+	return a->type == COLL_OP_SEND && a->buf == b->buf && a->off == b->off && a->bytes == b->bytes;
 }
 
 /* Where send i is laid out for its receiver: sends of the same bytes share a place. */
 static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *out)
 {
-	const struct goal_op *ops = goal_ops_const(r->block);
+	const struct coll_flat_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t at = 0, all = 0;
 
-	for (uint32_t k = 0; k < r->block->op_count; k++) {
+	for (uint32_t k = 0; k < r->op_count; k++) {
 		uint32_t first = 0;
 
 		while (!is_same_range(&ops[first], &ops[k]) && first < k)
 			first++;
-		if (ops[k].type != GOAL_SEND || first < k)
+		if (ops[k].type != COLL_OP_SEND || first < k)
 			continue;
 		if (is_same_range(&ops[k], &ops[i]))
 			at = all;
@@ -190,7 +179,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 		return ret;
 	if (xfer_is_done(o->view.x, r->op, o->view.plan.total)) {
 		if (o->view.plan.fills_edge_buf)
-			take_left(r, run_op(r, i));
+			copy_edge_buf(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}
@@ -202,13 +191,13 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 	uint16_t type = run_op(r, i)->type;
 	struct exec_op *o = &r->ops[i];
 
-	if (o->state == EXEC_BLOCKED || o->state == EXEC_DONE)
+	if (o->state == EXEC_DONE)
 		return 0;
-	if (type == GOAL_COPY)
+	if (type == COLL_OP_COPY)
 		return step_copy(r, i, copy != EXEC_COPY_NOTHING);
 	if (o->state == EXEC_ACTIVE)
 		return step_match(r, i);
-	return type == GOAL_SEND ? step_send(r, i, copy == EXEC_COPY_ALL)
+	return type == COLL_OP_SEND ? step_send(r, i, copy == EXEC_COPY_ALL)
 				 : step_recv(r, i, copy == EXEC_COPY_ALL);
 }
 
@@ -216,17 +205,17 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 
 int step_stage(struct exec_run *r)
 {
-	const struct goal_op *ops = goal_ops_const(r->block);
+	const struct coll_flat_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t consumed = UINT64_MAX;
 	int ret;
 
 	if (!r->stage_src)
 		return 0;
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
-		if (ops[i].type != GOAL_SEND || o->state == EXEC_DONE)
+		if (ops[i].type != COLL_OP_SEND || o->state == EXEC_DONE)
 			continue;
 		if (o->state != EXEC_MATCHED)
 			consumed = 0; /* may turn out to be staged as well */
@@ -237,32 +226,32 @@ int step_stage(struct exec_run *r)
 		return 0;
 	ret = xfer_stage_fill(&r->slot->filled, r->op, ring_of(e, e->rank), r->stage_src,
 			      r->stage_bytes, consumed);
-	for (uint32_t i = 0; ret && i < r->block->op_count; i++)
-		if (ops[i].type == GOAL_SEND && r->ops[i].staged && r->ops[i].state == EXEC_MATCHED)
+	for (uint32_t i = 0; ret && i < r->op_count; i++)
+		if (ops[i].type == COLL_OP_SEND && r->ops[i].staged && r->ops[i].state == EXEC_MATCHED)
 			node_wake(e->group, (int)ops[i].peer);
 	return ret;
 }
 
 /* ---- helping ----------------------------------------------------------------------------- */
 
-#define HELP_LOOKS                                                                                 \
+#define HELP_TRIES                                                                                 \
 	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
 
 /* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
-static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, struct xfer_view *v)
+static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv, struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
-	const struct goal_op *send;
+	const struct coll_flat_op *send;
 	struct exec_slot *ss;
 	int ret;
 
-	if (recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank ||
+	if (recv->type != COLL_OP_RECV || recv->peer == (uint32_t)e->rank ||
 	    recv->peer >= (uint32_t)e->size)
 		return HELP_COMPLETE;
 	ss = slot_of(e, (int)recv->peer, r->op);
 	if (!slot_is_published(ss, r->op))
 		return slot_has_passed(ss, r->op) ? HELP_COMPLETE : HELP_UNKNOWN;
-	send = find_send(ss, rank, recv);
+	send = find_send(e, ss, rank, recv);
 	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v)
 		   : -EREMOTEIO;
 	if (ret == -EAGAIN)
@@ -271,28 +260,27 @@ static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, str
 }
 
 /* The next transfer of what rank `rank` receives that this one can help with. */
-static void find_help(struct exec_run *r, int rank, uint32_t *looks)
+static void find_help(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_comm *e = r->comm;
 	struct exec_slot *ds = slot_of(e, rank, r->op);
 	struct exec_help *h = &e->help[rank];
-	const struct goal_block *b = slot_schedule(ds);
 
 	if (!slot_is_published(ds, r->op)) {
 		if (slot_has_passed(ds, r->op))
 			h->state = HELP_COMPLETE;
 		return;
 	}
-	for (; h->next < b->op_count && h->next < e->op_cap && *looks; h->next++, --*looks) {
-		h->state = look_at(r, rank, &goal_ops_const(b)[h->next], &h->view);
+	for (; h->next < slot_op_count(e, ds) && *tries; h->next++, --*tries) {
+		h->state = classify_help(r, rank, &slot_ops(ds)[h->next], &h->view);
 		if (h->state == HELP_READY) {
-			--*looks;
+			--*tries;
 			return;
 		}
 		h->is_missed |= h->state == HELP_UNKNOWN;
 	}
 	h->state = HELP_UNKNOWN;
-	if (!*looks)
+	if (!*tries)
 		return;
 	h->state = h->is_missed ? HELP_UNKNOWN : HELP_COMPLETE;
 	h->is_missed = false;
@@ -312,14 +300,14 @@ static void help_begin(struct exec_run *r)
 }
 
 /* Move something of what rank `rank` receives. */
-static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
+static int help_rank(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_help *h = &r->comm->help[rank];
 	int ret = 0;
 
-	while (!ret && h->state != HELP_COMPLETE && *looks) {
+	while (!ret && h->state != HELP_COMPLETE && *tries) {
 		if (h->state == HELP_UNKNOWN)
-			find_help(r, rank, looks);
+			find_help(r, rank, tries);
 		if (h->state != HELP_READY)
 			break;
 		ret = xfer_move(&h->view, XFER_ANY);
@@ -334,17 +322,17 @@ static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
 int step_help(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
-	uint32_t looks = HELP_LOOKS;
+	uint32_t tries = HELP_TRIES;
 
-	if (!base_opt.xfer_help || e->size < 3 || r->is_reduce)
+	if (!base_opt.xfer_help || e->size < 3)
 		return 0;
 	if (e->help_op != r->op)
 		help_begin(r);
 	for (int k = 0; k < e->size; k++) {
 		int rank = (int)((r->next_help + (uint32_t)k) % (uint32_t)e->size);
-		int ret = help_rank(r, rank, &looks);
+		int ret = help_rank(r, rank, &tries);
 
-		if (ret || !looks) {
+		if (ret || !tries) {
 			r->next_help = (uint32_t)rank;
 			return ret;
 		}

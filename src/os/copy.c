@@ -38,6 +38,13 @@ static uint64_t nontemporal_from(void)
 	return (llc ? llc : LLC_UNKNOWN) / 16 * 3;
 }
 
+bool os_copy_is_past_cache(uint64_t total_bytes)
+{
+	uint64_t given = base_opt.xfer_past_cache_bytes;
+
+	return total_bytes >= (given ? given : nontemporal_from());
+}
+
 static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_bytes)
 {
 	uint64_t from_option = base_opt.xfer_past_cache_bytes;

@@ -155,6 +155,8 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
  * SLUICE_XFER_PAST_CACHE. fragment_bytes == total_bytes: a copy inside one process.
  */
 enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
+/* Does data of so many bytes, all sources and destinations together, go past the caches? */
+bool os_copy_is_past_cache(uint64_t total_bytes);
 bool os_copy_has(enum base_copy_kernel kernel); /* this CPU runs it */
 /* Assumed speed of one core's copy from memory to memory. */
 #define OS_COPY_BYTES_PER_NS 14

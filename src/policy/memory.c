@@ -22,11 +22,6 @@ bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
 }
 
-int policy_domain(int64_t domains, int rank, int ranks, int memory_node)
-{
-	return domains ? (int)(rank * domains / ranks) : memory_node;
-}
-
 enum region_intent policy_intent(int64_t region_kind, bool is_shared)
 {
 	if (is_shared)

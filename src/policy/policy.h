@@ -31,9 +31,6 @@ struct policy_group {
  * ranks. */
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
-/* The NUMA group of a rank. domains: SLUICE_COLL_DOMAINS. */
-int policy_domain(int64_t domains, int rank, int ranks, int memory_node);
-
 /* Returns: how a buffer is described: adopted at once, once it has earned that, or never.
  * is_shared: another thread or an incoming message may write to bytes between the buffer's parts. */
 enum region_intent policy_intent(int64_t region_kind, bool is_shared);

@@ -337,10 +337,10 @@ int preload_find_program(const char *file, const char *path_var, char *out, size
 
 static bool is_our_entry(const char *entry, size_t len)
 {
-	size_t want = sizeof(PRELOAD_NAME) - 1;
+	size_t name_len = sizeof(PRELOAD_NAME) - 1;
 
-	return len >= want && memcmp(entry + len - want, PRELOAD_NAME, want) == 0 &&
-	       (len == want || entry[len - want - 1] == '/');
+	return len >= name_len && memcmp(entry + len - name_len, PRELOAD_NAME, name_len) == 0 &&
+	       (len == name_len || entry[len - name_len - 1] == '/');
 }
 
 int preload_without_sluice(const char *value, char *out)

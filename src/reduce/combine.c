@@ -5,8 +5,6 @@
 #include "reduce/private.h"
 #include "goal/local.h"
 
-#define LLC_UNKNOWN ((uint64_t)32 << 20)
-
 /* Of one chunk: elements [first, first + n). */
 struct chunk {
 	struct reduce_view *v;
@@ -86,11 +84,6 @@ bool reduce_can_reach(struct reduce_view *v)
 		reduce_result(&v->shape, v->starts, r, &first, &n);
 		if (n && !is_reachable(v, r, s.out, s.out_off, n * es))
 			return false;
-		if (v->shape.domains && reduce_keeps_parts(&v->shape, v->domains, r)) {
-			s = v->part(v->ctx, r);
-			if (!is_reachable(v, r, s.out, s.out_off, v->shape.count * es))
-				return false;
-		}
 	}
 	return true;
 }
@@ -224,116 +217,25 @@ static int combine_chunk(struct chunk *c)
 	return 0;
 }
 
-/* ---- two levels -------------------------------------------------------------------------- */
-
-/* What the members of a domain bring, in their order: at `to`, or, of one member, where it lies. */
-static const char *reduce_members(const struct chunk *c, uint32_t domain, char *to)
-{
-	const struct reduce_domains *m = c->v->domains;
-	const char *sum = input(c, (uint32_t)m->members[m->first[domain]], to);
-
-	for (int i = m->first[domain] + 1; i < m->first[domain + 1]; i++) {
-		local(c, to, sum, input(c, (uint32_t)m->members[i], c->in));
-		sum = to;
-	}
-	return sum;
-}
-
-static const char *part_of(const struct chunk *c, uint32_t rank, char *room)
-{
-	struct reduce_side s = c->v->part(c->v->ctx, rank);
-
-	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes,
-			room);
-}
-
-static void store_part(const struct chunk *c, uint32_t rank, const char *from)
-{
-	struct reduce_side s = c->v->part(c->v->ctx, rank);
-
-	output_at(c->v, rank, &s, s.out_off + c->first * c->v->shape.element_bytes, from, c->bytes,
-		  c->store);
-}
-
-/* What a domain contributes to the result. */
-static const char *contribution(const struct chunk *c, uint32_t domain, uint32_t slice, char *room)
-{
-	const struct reduce_step st = { REDUCE_PART, domain, slice };
-
-	return reduce_has_step(c->v, &st) ? part_of(c, reduce_entry(c->v, domain, slice), room)
-					: reduce_members(c, domain, room);
-}
-
-/* The order is that of domains whichever is the home, so that it is the same for all elements. */
-static void reduce_domains(const struct chunk *c, uint32_t slice)
-{
-	const struct reduce_domains *m = c->v->domains;
-	const char *sum = contribution(c, 0, slice, c->acc);
-	uint32_t home = reduce_home(c->v, slice);
-
-	for (uint32_t d = 1; d < m->count; d++) {
-		local(c, c->acc, sum, contribution(c, d, slice, c->other));
-		sum = c->acc;
-	}
-	for (uint32_t r = 0; r < c->v->shape.ranks; r++) {
-		uint32_t d = (uint32_t)m->of[r];
-
-		if (c->v->shape.kind != COLL_ALLREDUCE || d == home ||
-		    r == reduce_entry(c->v, d, slice))
-			output(c, r, sum);
-	}
-}
-
-static void spread(const struct chunk *c, const struct reduce_step *st)
-{
-	const struct reduce_domains *m = c->v->domains;
-	uint32_t entry = reduce_entry(c->v, st->domain, st->slice);
-	const char *result = part_of(c, entry, c->acc);
-
-	for (int i = m->first[st->domain]; i < m->first[st->domain + 1]; i++)
-		if ((uint32_t)m->members[i] != entry)
-			output(c, (uint32_t)m->members[i], result);
-}
-
-static void do_step(const struct chunk *c, const struct reduce_step *st)
-{
-	switch (st->level) {
-	case REDUCE_PART:
-		store_part(c, reduce_entry(c->v, st->domain, st->slice),
-			   reduce_members(c, st->domain, c->acc));
-		break;
-	case REDUCE_RESULT:
-		reduce_domains(c, st->slice);
-		break;
-	case REDUCE_SPREAD:
-		spread(c, st);
-		break;
-	}
-}
-
 /* ---- chunk by chunk ---------------------------------------------------------------------- */
 
-/* Past the caches when what is read and written fills too much of them (as host/copy.c has it).
- * Below, plainly: from the first-level cache no other kernel is faster
- * (doc/adr/0020-flat-collectives.md). */
+/* Below the size from which stores go past the caches: plain copies; from the first-level cache no
+ * other kernel is faster (doc/adr/0020-flat-collectives.md). */
 static enum base_copy_kernel pick_store(const struct reduce_view *v)
 {
-	uint64_t one = v->shape.count * v->shape.element_bytes,
-		 said = base_opt.xfer_past_cache_bytes, llc = os_llc_bytes();
-	uint64_t results = v->shape.kind == COLL_REDUCE || v->shape.kind == COLL_REDUCE_SCATTER
-				   ? 1
-				   : v->shape.ranks;
-	bool is_past = one * (results + v->shape.ranks) >=
-		       (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
+	uint64_t one = v->shape.count * v->shape.element_bytes;
+	bool is_for_one = v->shape.kind == COLL_REDUCE || v->shape.kind == COLL_REDUCE_SCATTER;
+	uint64_t vectors = v->shape.ranks + (is_for_one ? 1 : v->shape.ranks);
 
 	if (base_opt.xfer_copy != BASE_COPY_AUTO)
 		return os_copy_pick(one, one);
-	return is_past && os_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL
-							       : BASE_COPY_PLAIN;
+	return os_copy_is_past_cache(one * vectors) && os_copy_has(BASE_COPY_NONTEMPORAL)
+		       ? BASE_COPY_NONTEMPORAL
+		       : BASE_COPY_PLAIN;
 }
 
-static int combine_with(struct reduce_view *v, const struct reduce_step *st,
-			const struct reduce_room *room, uint64_t first, uint64_t n)
+static int combine_with(struct reduce_view *v, const struct reduce_room *room, uint64_t first,
+			uint64_t n)
 {
 	uint64_t es = v->shape.element_bytes, most = room->bytes / es, end = first + n;
 	struct chunk c = { .v = v, .store = pick_store(v) };
@@ -347,20 +249,17 @@ static int combine_with(struct reduce_view *v, const struct reduce_step *st,
 		c.first = first;
 		c.n = base_min_u64(most, end - first);
 		c.bytes = c.n * es;
-		if (st)
-			do_step(&c, st);
-		else
-			ret = combine_chunk(&c);
+		ret = combine_chunk(&c);
 	}
 	return ret;
 }
 
-int reduce_combine(struct reduce_view *v, const struct reduce_step *st, uint64_t first, uint64_t n)
+int reduce_combine(struct reduce_view *v, uint64_t first, uint64_t n)
 {
 	_Alignas(64) char piece[3][REDUCE_CHUNK_BYTES];
 	const struct reduce_room room = { { piece[0], piece[1], piece[2] }, REDUCE_CHUNK_BYTES };
 
-	return combine_with(v, st, v->combine ? v->room : &room, first, n);
+	return combine_with(v, v->combine ? v->room : &room, first, n);
 }
 
 /* ---- edges ------------------------------------------------------------------------------- */

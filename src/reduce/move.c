@@ -17,11 +17,10 @@ void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 			node_wake(v->group, r);
 }
 
-/* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a
- * rank does units here and there. */
+/* Results of several ranks in one unit are records of their own: those are no rows. */
 static bool has_rows(const struct reduce_view *v)
 {
-	return v->shape.kind != COLL_REDUCE_SCATTER && !v->shape.domains;
+	return v->shape.kind != COLL_REDUCE_SCATTER;
 }
 
 /* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
@@ -61,7 +60,7 @@ static void note_all(struct reduce_view *v, uint32_t slice, uint32_t unit, uint6
 	}
 }
 
-uint64_t reduce_trace_begin(const struct reduce_view *v, uint32_t slice, uint64_t n)
+static uint64_t trace_begin(const struct reduce_view *v, uint32_t slice, uint64_t n)
 {
 	const struct reduce_shape *s = &v->shape;
 
@@ -70,8 +69,8 @@ uint64_t reduce_trace_begin(const struct reduce_view *v, uint32_t slice, uint64_
 	return trace_row_begin(v->words(v->ctx, slice), v->tag, s->count * s->element_bytes);
 }
 
-void reduce_count(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n,
-		uint64_t since)
+static void count(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n,
+		  uint64_t since)
 {
 	if (trace_is_on())
 		note_all(v, slice, unit, first, n, since);
@@ -86,11 +85,11 @@ int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit)
 	int ret;
 
 	reduce_unit_range(&v->shape, &v->cut, slice, unit, &first, &n);
-	since = reduce_trace_begin(v, slice, n);
-	ret = reduce_combine(v, NULL, first, n);
+	since = trace_begin(v, slice, n);
+	ret = reduce_combine(v, first, n);
 	if (ret)
 		return ret;
-	reduce_count(v, slice, unit, first, n, since);
+	count(v, slice, unit, first, n, since);
 	reduce_finish(v, slice, unit);
 	return 0;
 }

@@ -25,21 +25,6 @@
  * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r,
  * alone (combine, and work memory for it).
  *
- * On request, where ranks share memory domains, reductions have two levels
- * (doc/adr/0028-numa-levels-removed.md): what crosses from domain to domain is one partial result and
- * one result, not what each rank brings and gets. A slice has steps then, each with claim words of
- * its own, each done by members of one domain:
- *
- *   PART    each domain but the slice's home: what its members bring -> the part of one of them,
- * its entry RESULT  the home, when the parts are there: what its members bring, and the parts, in
- * the order of domains -> who gets the result; of COLL_ALLREDUCE: the home's members, and each
- * other domain's entry SPREAD  COLL_ALLREDUCE: each other domain, when the result is there: from
- * its entry -> its other members
- *
- * A part of COLL_ALLREDUCE lies where the entry gets the result, which needs no more memory and is
- * right in place, too: an element of an input is not read after the same element of the part is
- * stored, and that not after the result.
- *
  * Context: reduce_move() and what it calls: any number of threads, processes and signal handlers at
  * once, where there is no `combine`. The stack: about 3 * REDUCE_CHUNK_BYTES.
  */
@@ -69,18 +54,8 @@ struct reduce_shape {
 	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the
 				    program's own */
 	uint32_t is_commutative; /* the program's own: may its operands be exchanged? */
-	uint32_t domains, unused; /* of two levels: so many; 0: of one */
 	uint64_t count, element_bytes;
 	uint64_t starts_sum;     /* reduce_starts_sum() of the starts, 0 where there are none */
-};
-
-/* Which ranks share a memory domain, as struct coll_domains has them. Alike on all ranks. */
-struct reduce_domains {
-	uint32_t count;
-	const int *of;      /* [ranks] the rank's domain */
-	const int *members; /* [ranks] domain by domain, in the order of ranks */
-	const int *first;   /* [count + 1] of each domain in members */
-	const int *at;      /* [ranks] which member of its domain the rank is */
 };
 
 /* For comparing [ranks + 1] starts. */
@@ -124,16 +99,11 @@ struct reduce_view {
 	enum xfer_view_mode mode; /* of this rank's own memory */
 	void *ctx;                /* of the two: */
 	struct reduce_side (*side)(void *ctx, uint32_t rank);
-	struct xfer *(*words)(void *ctx, uint32_t slice); /* of two levels: reduce_words() of them */
+	struct xfer *(*words)(void *ctx, uint32_t slice);
 	/* the program's own operation: inout[i] = in[i] op inout[i]; 0 or -errno */
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *combine_ctx;
 	struct reduce_room *room;
-	/* two levels: */
-	const struct reduce_domains *domains;
-	struct reduce_side (*part)(
-		void *ctx,
-		uint32_t rank); /* where a part of this rank's lies: `in` and `out` alike */
 };
 
 /* Does every rank's memory hold what the shape says, mapped here? */
@@ -162,34 +132,5 @@ bool reduce_are_edges_done(struct reduce_view *v, uint32_t rank);
 /* reduce_move_at() one of them. */
 int reduce_move_edges(struct reduce_view *v, uint32_t rank);
 void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to);
-
-/* ---- two levels -------------------------------------------------------------------------- */
-
-/* Can such a reduce have them? Pure. Not scans, nor what the program computes. */
-bool reduce_can_have_levels(uint32_t kind, uint32_t type, const struct reduce_domains *m);
-/* The words that each slice has. */
-static inline uint32_t reduce_words(const struct reduce_shape *s) { return 2 * s->domains + 1; }
-/* Does this rank keep parts, in memory of its own that is no result: [count] elements? Pure. */
-bool reduce_keeps_parts(const struct reduce_shape *s, const struct reduce_domains *m, uint32_t rank);
-
-enum reduce_level { REDUCE_PART, REDUCE_RESULT, REDUCE_SPREAD };
-/* By members of `domain`. */
-struct reduce_step { enum reduce_level level; uint32_t domain, slice; };
-
-/* Where the result of a slice is computed; the rank through which one enters, and in which its part
- * lies. Pure. */
-uint32_t reduce_home(const struct reduce_view *v, uint32_t slice);
-uint32_t reduce_entry(const struct reduce_view *v, uint32_t domain, uint32_t slice);
-/* A domain of one member has no part, as what this brings is one, and nothing to spread. Pure. */
-bool reduce_has_step(const struct reduce_view *v, const struct reduce_step *st);
-struct xfer *reduce_step_words(const struct reduce_view *v, const struct reduce_step *st);
-/* A unit that is now the caller's, of a step that its domain has and whose data is there; first of
- * what others wait for, and of slices that are dealt to this rank. False: there is none. */
-bool reduce_claim_step(const struct reduce_view *v, uint32_t rank, struct reduce_step *out,
-		     uint32_t *out_unit);
-/* Claim one and do it: 1, or 0. */
-int reduce_move_step(struct reduce_view *v, uint32_t rank);
-/* Are all steps of a slice done, in all domains? */
-bool reduce_steps_are_done(struct reduce_view *v, uint32_t slice);
 
 #endif

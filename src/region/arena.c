@@ -77,14 +77,14 @@ static int fail(int err, const char *what)
  * RLIMIT_AS counts the mappings of all peers' arenas too. */
 static uint64_t limit_bytes(void)
 {
-	uint64_t want = base_opt.region_arena_bytes;
+	uint64_t bytes = base_opt.region_arena_bytes;
 	struct rlimit r;
 
 	if (!getrlimit(RLIMIT_FSIZE, &r) && r.rlim_cur != RLIM_INFINITY)
-		want = base_min_u64(want, r.rlim_cur);
+		bytes = base_min_u64(bytes, r.rlim_cur);
 	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
-		want = base_min_u64(want, r.rlim_cur / 64);
-	return base_round_down(want, REGION_UNIT);
+		bytes = base_min_u64(bytes, r.rlim_cur / 64);
+	return base_round_down(bytes, REGION_UNIT);
 }
 
 static void *map_anonymous(uint64_t bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pins: the users of each region. A pin is released without the lock: a handler of the guard does so on top
- * of any instruction, also of a thread that holds the lock.
+ * Pins: the users of each region. A pin is released without the lock: a handler of the guard does
+ * so on top of any instruction, also of a thread that holds the lock.
  *
  * A region has a slot: its number, whether the region is doomed (returned with its last pin), and
  * the count of pins. Numbers are given in sequence, so a slot is reused after thousands of

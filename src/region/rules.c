@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which memory may be adopted: private anonymous memory and static data, unless the kernel, a device,
- * another process or a thread's stack depends on the pages themselves. */
+/* Which memory may be adopted: private anonymous memory and static data, unless the kernel, a
+ * device, another process or a thread's stack depends on the pages themselves. */
 #include <link.h>
 #include <pthread.h>
 #include <string.h>

@@ -61,18 +61,11 @@ struct rt_comm {
 	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
-	struct goal_op *ops;
-	struct goal_edge *edges;
-	struct goal_block *block;
-	size_t block_cap;
+	struct coll_flat_op *ops;
 	struct coll_part *parts[2]; /* sent, received; by rank or neighbor */
-	struct coll_domains domains; /* of memory: collectives of two levels */
-	struct reduce_domains reduce_domains; /* the same */
-	int *domain_words;
 	uint64_t *starts;           /* first element of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
-	struct region_extent scratch[GOAL_MEMS - 1];
-	struct region_extent parts_scratch; /* of reductions in two levels */
+	struct region_extent scratch[COLL_BUFFERS];
 	struct requests requests;
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];

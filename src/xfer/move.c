@@ -75,13 +75,13 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
 
 /* Which transfer bytes go to the receiver's slot, also when it copies them: who does is not known
  * at the end. */
-static void set_left(struct xfer_view *v, const struct xfer_end *dst)
+static void set_edge_buf(struct xfer_view *v, const struct xfer_end *dst)
 {
 	if (!v->plan.fills_edge_buf)
 		return;
 	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
-	v->left_head = dst->left + dst->off; /* of transfer byte 0 */
-	v->left_tail = dst->left + XFER_EDGE_BYTES +
+	v->edge_buf_head = dst->edge_buf + dst->off; /* of transfer byte 0 */
+	v->edge_buf_tail = dst->edge_buf + XFER_EDGE_BYTES +
 		       (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
 }
 
@@ -127,7 +127,7 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 		inside_pages(src, plan->bytes, &v->src_lo, &v->src_hi);
 	}
 	set_edges(v, src, edges);
-	set_left(v, dst);
+	set_edge_buf(v, dst);
 	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
 	v->start = is_dst ? 0 : plan->in_half;
 	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units
@@ -199,20 +199,20 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 /* Where byte `at` goes, and those after it up to *end at most. */
 static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
 {
-	if (!v->left_head)
+	if (!v->edge_buf_head)
 		return v->dst + at;
 	if (at >= v->dst_hi)
-		return v->left_tail + (at - v->dst_hi);
+		return v->edge_buf_tail + (at - v->dst_hi);
 	if (at < v->dst_lo) {
 		*end = base_min_u64(*end, v->dst_lo);
-		return v->left_head + at;
+		return v->edge_buf_head + at;
 	}
 	*end = base_min_u64(*end, v->dst_hi);
 	return v->dst + at;
 }
 
 /* Copy source bytes [from, to) to their place, from wherever they can be had. */
-static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
+static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		uint64_t end = to;
@@ -248,16 +248,16 @@ void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes)
 	char *to = buf;
 
 	inside_pages(dst, bytes, &lo, &hi);
-	memcpy(to + dst->off, dst->left + dst->off, lo);
-	memcpy(to + dst->off + hi, dst->left + XFER_EDGE_BYTES + (dst->off + hi - tail),
+	memcpy(to + dst->off, dst->edge_buf + dst->off, lo);
+	memcpy(to + dst->off + hi, dst->edge_buf + XFER_EDGE_BYTES + (dst->off + hi - tail),
 	       end - dst->off - hi);
 }
 
-static int take_edges(struct xfer_view *v)
+static int copy_edges(struct xfer_view *v)
 {
-	int ret = take_range(v, 0, v->plan.lo);
+	int ret = copy_edges_range(v, 0, v->plan.lo);
 
-	return ret ? ret : take_range(v, v->plan.hi, v->plan.bytes);
+	return ret ? ret : copy_edges_range(v, v->plan.hi, v->plan.bytes);
 }
 
 static uint64_t unit_bytes(const struct xfer_view *v, uint32_t unit)
@@ -280,7 +280,7 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 
 int xfer_move_edges(struct xfer_view *v)
 {
-	int ret = take_edges(v);
+	int ret = copy_edges(v);
 
 	if (ret)
 		return ret;
@@ -300,7 +300,7 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	int ret;
 
 	if (is_edges) {
-		ret = take_edges(v);
+		ret = copy_edges(v);
 	} else {
 		/* what the worker has moved by when matters: it does so while the program computes
 		 */

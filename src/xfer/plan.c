@@ -90,7 +90,7 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	/* both ends are mapped, or their slots have the rest */
 	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
 		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) &&
-		  (dst_whole || dst->left);
+		  (dst_whole || dst->edge_buf);
 	p.fills_edge_buf = anybody && !dst_whole;
 	if (edges)
 		p.edges = anybody     ? XFER_EDGES_ALL

@@ -9,13 +9,13 @@ void xfer_open(struct xfer *x, uint64_t tag)
 	atomic_store_explicit(&x->repaired, 0, memory_order_relaxed);
 	/* before taken: a unit can be completed as soon as it can be claimed */
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_relaxed);
-	atomic_store_explicit(&x->taken, xfer_word(tag, 0),
+	atomic_store_explicit(&x->claimed, xfer_word(tag, 0),
 			      memory_order_release); /* partner: claim */
 }
 
 uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start)
 {
-	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&x->claimed, memory_order_relaxed);
 
 	while (xfer_is_tag(word, tag)) {
 		uint64_t free = ~word & xfer_bits(units), later = free >> start << start;
@@ -24,7 +24,7 @@ uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start
 		if (!free)
 			break;
 		i = (uint32_t)__builtin_ctzll(later ? later : free);
-		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i),
+		if (atomic_compare_exchange_weak_explicit(&x->claimed, &word, word | xfer_bit(i),
 							  memory_order_acq_rel,
 							  memory_order_relaxed))
 			return i;
@@ -35,7 +35,7 @@ uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start
 uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
 			   uint64_t name)
 {
-	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&x->claimed, memory_order_relaxed);
 
 	while (xfer_is_tag(word, tag)) {
 		uint64_t free = ~word & xfer_bits(units);
@@ -47,7 +47,7 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 		atomic_store_explicit(intent, name | i, memory_order_relaxed);
 		/* release: whoever sees the mark sees the intent; partner: was_claimed */
 		if (atomic_compare_exchange_weak_explicit(
-			    &x->taken, &word, word | xfer_bit(i) | XFER_MARK, memory_order_acq_rel,
+			    &x->claimed, &word, word | xfer_bit(i) | XFER_MARK, memory_order_acq_rel,
 			    memory_order_relaxed))
 			return i;
 	}
@@ -58,23 +58,23 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 void xfer_unmark(struct xfer *x)
 {
 	/* release: what the caller has written down comes first; partner: was_claimed */
-	atomic_fetch_and_explicit(&x->taken, ~XFER_MARK, memory_order_release);
+	atomic_fetch_and_explicit(&x->claimed, ~XFER_MARK, memory_order_release);
 }
 
 bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit)
 {
-	uint64_t word = atomic_load_explicit(&x->taken, memory_order_acquire);
+	uint64_t word = atomic_load_explicit(&x->claimed, memory_order_acquire);
 
 	if (!xfer_is_tag(word, tag) || !(word & XFER_MARK))
 		return false;
-	atomic_fetch_and_explicit(&x->taken, ~XFER_MARK, memory_order_relaxed);
+	atomic_fetch_and_explicit(&x->claimed, ~XFER_MARK, memory_order_relaxed);
 	return word & xfer_bit(unit);
 }
 
 void xfer_unclaim(struct xfer *x, uint32_t unit)
 {
 	/* release: what was written of it comes before what the next claimer writes */
-	atomic_fetch_and_explicit(&x->taken, ~xfer_bit(unit),
+	atomic_fetch_and_explicit(&x->claimed, ~xfer_bit(unit),
 				  memory_order_release); /* partner: claim */
 }
 
@@ -97,7 +97,7 @@ bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits)
 
 bool xfer_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units)
 {
-	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&x->claimed, memory_order_relaxed);
 
 	return !xfer_is_tag(word, tag) || (word & xfer_bits(units)) == xfer_bits(units);
 }

@@ -13,8 +13,8 @@
  * that both ends have mapped.
  *
  * Protocol (checked exhaustively by test/unit/test_xfer_protocol.c):
- *   open      the receiver resets `done`, then `taken`, then publishes its slot (release)
- *   claim     compare-and-swap on `taken` adds the bit of a unit: it is mine alone. A claim with an
+ *   open      the receiver resets `done`, then `claimed`, then publishes its slot (release)
+ *   claim     compare-and-swap on `claimed` adds the bit of a unit: it is mine alone. A claim with an
  *             old tag fails, so a slow helper can never take part of a later transfer
  *   unclaim   its bit is taken away again, for another mover
  *   mark      a mover that may be killed in between says first what it is about to claim, in memory
@@ -44,11 +44,11 @@
 #define XFER_NONE UINT32_MAX
 #define XFER_ANY           UINT32_MAX /* where this mover begins, so that movers do not meet too soon */
 #define XFER_UNITS_MAX 39u         /* as many as bits are left beside the tag and the mark */
-#define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `taken`: see xfer_claim_marked */
+#define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `claimed`: see xfer_claim_marked */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
 
 struct xfer {
-	BASE_ALIGNED_LINE _Atomic uint64_t taken;  /* a bit per claimed unit; written by claimers */
+	BASE_ALIGNED_LINE _Atomic uint64_t claimed; /* a bit per claimed unit; written by claimers */
 	BASE_ALIGNED_LINE _Atomic uint64_t done;   /* a bit per unit in place; written by movers */
 	BASE_ALIGNED_LINE _Atomic uint64_t
 		consumed;        /* staged: chunks taken; written by the receiver */
@@ -123,7 +123,7 @@ struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
-	char *left; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
+	char *edge_buf;/* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
 		       NULL: it takes that itself */
 };
 
@@ -192,7 +192,7 @@ struct xfer_view {
 	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
 	uint64_t src_lo, src_hi;         /* the part of the source that can be read at `src` */
 	const char *edge_head, *edge_tail; /* the sender's inline edges */
-	char *left_head, *left_tail; /* for what of the destination lies below dst_lo, and from
+	char *edge_buf_head, *edge_buf_tail; /* for what of the destination lies below dst_lo, and from
 					dst_hi on; NULL: all of it is at `dst` */
 	uint64_t dst_lo, dst_hi;
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */

@@ -15,9 +15,6 @@ CONFIGS = {
     'pieces': {**TAKEN, 'fault': 'piece:all'},
     'default': {},
 }
-# Two levels: ranks in two, or three, groups whose members take turns in letting data in.
-DOMAINS = {'two': {**TAKEN, 'coll_domains': '2'},
-           'three_adopted': {**CONFIGS['adopted'], 'coll_domains': '3'}}
 
 
 def matrix(program):
@@ -54,48 +51,10 @@ def test_errors_of_collectives(mpi, ranks, config, behaviour, get_mpi, runner, w
 
 
 test_errors_of_collectives.program = 'wrong_collectives.c'
-@pytest.mark.parametrize('mpi, ranks, config, behaviour',
-                         [case for case in cases('moves.c', ['mpich'], [4], DOMAINS) +
-                          cases('moves.c', ['openmpi'], [6], DOMAINS, pytest.mark.complete)
-                          if case.values[-1] in ('bcast', 'allgather', 'allgatherv')])
-def test_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """Each rank receives the same data when others of its NUMA group have sent it on."""
-    runner.check(get_mpi(mpi), 'moves.c', ranks, behaviour, sluice=with_sluice, env=DOMAINS[config])
-
-
-test_domains.program = 'moves.c'
-
-
 @pytest.mark.parametrize('name', ['mpich', pytest.param('openmpi', marks=pytest.mark.complete)])
 def test_between_parts_others_may_write(name, get_mpi, runner, with_sluice):
     runner.check(get_mpi(name), 'threads.c', 2, 'between_parts_others_may_write', sluice=with_sluice,
                  env={**CONFIGS['adopted'], 'coll:nonblocking': 'on'})
 
 
-def domain_cases(program, names):
-    by_name = pytest.mark.complete
-    each = (cases(program, ['mpich'], [5], DOMAINS) + cases(program, ['openmpi'], [4], ['two']) +
-            cases(program, ['mpich'], [9], DOMAINS, by_name) + cases(program, ['openmpi'], [2, 3, 6, 9],
-                                                                     DOMAINS, by_name))
-    return pytest.mark.parametrize('mpi, ranks, config, behaviour',
-                                   [case for case in each if case.values[-1] in names])
-
-
-@domain_cases('reductions.c', ['allreduce', 'reduce', 'reduce_scatter', 'reduce_scatter_block'])
-def test_reductions_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """Every operation on every type: of two levels those that may be regrouped, the others in the
-    order of ranks."""
-    runner.check(get_mpi(mpi), 'reductions.c', ranks, behaviour, sluice=with_sluice, env=DOMAINS[config])
-
-
-@domain_cases('domains.c', ['sums_of_groups', 'scattered_sums_of_groups'])
-def test_sums_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """The order of additions is the same each time and on all ranks: first within the groups, then
-    of them."""
-    groups = DOMAINS[config]['coll_domains'] if with_sluice else '0'
-    runner.check(get_mpi(mpi), 'domains.c', ranks, behaviour, sluice=with_sluice, timeout=200,
-                 env={**DOMAINS[config], 'EXPECTED_DOMAINS': groups})
-
-
-test_reductions_of_domains.program, test_sums_of_domains.program = 'reductions.c', 'domains.c'
 test_moves.program, test_reductions.program = 'moves.c', 'reductions.c'

@@ -302,7 +302,8 @@ PLACES = ['touch_in_malloc', 'touch_in_stdio', 'touch_with_a_mutex']
 
 
 def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path):
-    """In how many of four touches a function of the program ran in the host MPI, while the program held a lock."""
+    """In how many of four touches a function of the program ran in the host MPI, while the program
+    held a lock."""
     notes, _ = check_one(get_mpi(name), 'early_inside.c', 2, behaviour, with_sluice,
                          {**EARLY, 'coll:nonblocking': 'off', 'SLUICE_GUARD_KIND': guard,
                           'SLUICE_FAULT_PROGRESS': progress}, tmp_path / 'stats')
@@ -314,7 +315,8 @@ def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path)
                                          pytest.param('mpich', 'mprotect', marks=BY_NAME),
                                          pytest.param('openmpi', 'mremap', marks=BY_NAME)])
 def test_no_host_mpi_inside_a_fault(name, guard, behaviour, get_mpi, with_sluice, tmp_path):
-    """SLUICE_FAULT_PROGRESS=off: a touch never runs the host MPI, whose callbacks may want the program's locks."""
+    """SLUICE_FAULT_PROGRESS=off: a touch never runs the host MPI, whose callbacks may want the
+    program's locks."""
     assert intrusions(behaviour, 'off', name, guard, get_mpi, with_sluice, tmp_path) == 0
 
 

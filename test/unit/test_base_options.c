@@ -67,7 +67,6 @@ UNIT_TEST(every_option_can_be_set)
 	} sets[] = {
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
 		SET("SLUICE=off", enabled, 0),
-		SET("SLUICE_TEST=coll_domains=2", coll_domains, 2),
 		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
 		SET("SLUICE_COLL=bcast:off", coll_take[BASE_FAMILY_BCAST], BASE_TAKE_OFF),
 		SET("SLUICE_COLL=gather:on", coll_take[BASE_FAMILY_GATHER], BASE_TAKE_ON),

@@ -2,36 +2,35 @@
 /* Collectives as data: for all sizes and roots, who sends what to whom. */
 #include <stdlib.h>
 
-#include "../fuzz/goal_walk.h"
 #include "base/base.h"
 #include "coll/coll.h"
 #include "unit.h"
 
 enum { RANKS_MAX = 9 };
-static struct goal_op ops[2 * RANKS_MAX];
-static struct goal_edge edges[2 * RANKS_MAX];
-static _Alignas(8) char blocks[RANKS_MAX][8192];
+static struct coll_flat_op ops[RANKS_MAX][2 * RANKS_MAX];
+static struct coll_schedule schedules[RANKS_MAX];
 
-static struct goal_block *block_of(int rank)
+/* Every operation lies inside its buffers, receives come first. */
+static void check_schedule(int rank, int ranks, const uint64_t *buf_bytes)
 {
-	return (struct goal_block *)blocks[rank];
+	const struct coll_schedule *s = &schedules[rank];
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct coll_flat_op *op = &s->ops[i];
+
+		CHECK_EQ(op->type == COLL_OP_RECV, i < s->recv_count);
+		CHECK(op->type > COLL_OP_NONE && op->type <= COLL_OP_COPY);
+		CHECK(op->buf < COLL_BUFFERS && op->src_buf < COLL_BUFFERS);
+		CHECK(op->peer < (uint32_t)ranks);
+		CHECK(op->bytes && op->off + op->bytes <= buf_bytes[op->buf]);
+		if (op->type == COLL_OP_COPY)
+			CHECK(op->src_off + op->bytes <= buf_bytes[op->src_buf]);
+	}
 }
 
-static void compile(struct goal_build *b, int rank, int ranks, const uint64_t *mem_bytes)
+static void build(const struct coll_shape *s)
 {
-	const struct goal_limits limits = { (uint32_t)ranks, GOAL_MEMS, mem_bytes, false };
-	uint32_t work[sizeof blocks[0] / sizeof(struct goal_op)];
-	struct goal_block *block = block_of(rank);
-
-	CHECK(b->op_count <= coll_ops_max(ranks));
-	CHECK_EQ(goal_compile(b, block, sizeof blocks[rank]), 0);
-	CHECK_EQ(goal_verify(block, block->bytes, &limits, work), 0);
-	CHECK_STR(goal_walk(block, block->bytes, &limits) ?: "", "");
-}
-
-static void build_init(struct goal_build *b, int ranks)
-{
-	goal_build_init(b, ops, coll_ops_max(ranks), edges, coll_ops_max(ranks));
+	CHECK_EQ(coll_build(s, ops[s->rank], coll_ops_max(s->ranks), &schedules[s->rank]), 0);
 }
 
 /* Each send has the receive that it names by number, of the same size, and no receive is left over.
@@ -41,19 +40,19 @@ static void check_pairs(int ranks, int wanted)
 	int sends = 0, recvs = 0;
 
 	for (int r = 0; r < ranks; r++) {
-		const struct goal_op *mine = goal_ops_const(block_of(r));
+		const struct coll_flat_op *mine = schedules[r].ops;
 
-		for (uint32_t i = 0; i < block_of(r)->op_count; i++) {
-			const struct goal_op *theirs;
+		for (uint32_t i = 0; i < schedules[r].count; i++) {
+			const struct coll_flat_op *theirs;
 
-			recvs += mine[i].type == GOAL_RECV;
-			if (mine[i].type != GOAL_SEND)
+			recvs += mine[i].type == COLL_OP_RECV;
+			if (mine[i].type != COLL_OP_SEND)
 				continue;
 			sends++;
 			/* receives come first: the number is the place */
-			CHECK(mine[i].match < block_of((int)mine[i].peer)->recv_count);
-			theirs = &goal_ops_const(block_of((int)mine[i].peer))[mine[i].match];
-			CHECK_EQ(theirs->type, GOAL_RECV);
+			CHECK(mine[i].match < schedules[mine[i].peer].recv_count);
+			theirs = &schedules[mine[i].peer].ops[mine[i].match];
+			CHECK_EQ(theirs->type, COLL_OP_RECV);
 			CHECK_EQ(theirs->peer, r);
 			CHECK_EQ(theirs->tag, mine[i].tag);
 			CHECK_EQ(theirs->bytes, mine[i].bytes);
@@ -80,7 +79,7 @@ static void fill_parts(struct coll_part *p, enum coll kind, int rank, int ranks,
 
 static void build_all(enum coll kind, int ranks, int root, bool in_place)
 {
-	const uint64_t mem_bytes[GOAL_MEMS] = { 0, 1000 * RANKS_MAX, 1000 * RANKS_MAX };
+	const uint64_t buf_bytes[COLL_BUFFERS] = { 1000 * RANKS_MAX, 1000 * RANKS_MAX };
 
 	for (int r = 0; r < ranks; r++) {
 		struct coll_part send[RANKS_MAX], recv[RANKS_MAX];
@@ -91,8 +90,6 @@ static void build_all(enum coll kind, int ranks, int root, bool in_place)
 					.send = send,
 					.recv = recv,
 					.in_place = in_place };
-		struct goal_build b;
-
 		fill_parts(send, kind, r, ranks, true);
 		fill_parts(recv, kind, r, ranks, false);
 		if (kind == COLL_GATHER)
@@ -101,10 +98,8 @@ static void build_all(enum coll kind, int ranks, int root, bool in_place)
 			recv[0].bytes = part_bytes(kind, root, r);
 		if (kind == COLL_SCATTER && r == root)
 			recv[0].bytes = part_bytes(kind, r, r);
-		build_init(&b, ranks);
-		coll_build(&b, &s);
-		compile(&b, r, ranks, mem_bytes);
-		CHECK_EQ(block_of(r)->ready_count, block_of(r)->op_count);
+		build(&s);
+		check_schedule(r, ranks, buf_bytes);
 	}
 }
 
@@ -112,8 +107,8 @@ static int copies_of(int rank)
 {
 	int n = 0;
 
-	for (uint32_t i = 0; i < block_of(rank)->op_count; i++)
-		n += goal_ops_const(block_of(rank))[i].type == GOAL_COPY;
+	for (uint32_t i = 0; i < schedules[rank].count; i++)
+		n += schedules[rank].ops[i].type == COLL_OP_COPY;
 	return n;
 }
 
@@ -155,28 +150,25 @@ UNIT_TEST(gather_at_the_root_copies_its_own_part)
 	const struct coll_shape s = {
 		.kind = COLL_GATHER, .rank = 1, .ranks = 3, .root = 1, .send = &send, .recv = recv
 	};
-	const struct goal_op *own = &goal_ops_const(block_of(0))[2];
-	struct goal_build b;
+	const struct coll_flat_op *own = &ops[1][2];
 
-	build_init(&b, 3);
-	coll_build(&b, &s);
-	CHECK_EQ(goal_compile(&b, block_of(0), sizeof blocks[0]), 0);
-	CHECK_EQ(own->type, GOAL_COPY);
+	build(&s);
+	CHECK_EQ(own->type, COLL_OP_COPY);
 	CHECK_EQ(own->bytes, 8);
-	CHECK_EQ(own->mem, COLL_RECV);
+	CHECK_EQ(own->buf, COLL_RECV);
 	CHECK_EQ(own->off, 8);
-	CHECK_EQ(own->src_mem, COLL_SEND);
+	CHECK_EQ(own->src_buf, COLL_SEND);
 	CHECK_EQ(own->src_off, 3);
 }
 
 UNIT_TEST(allgather_in_place_has_one_buffer)
 {
 	build_all(COLL_ALLGATHER, 5, 0, true);
-	for (uint32_t i = 0; i < block_of(3)->op_count; i++) {
-		const struct goal_op *op = &goal_ops_const(block_of(3))[i];
+	for (uint32_t i = 0; i < schedules[3].count; i++) {
+		const struct coll_flat_op *op = &schedules[3].ops[i];
 
-		CHECK_EQ(op->mem, COLL_SEND);
-		CHECK_EQ(op->off, 1000 * (uint64_t)(op->type == GOAL_SEND ? 3 : op->peer));
+		CHECK_EQ(op->buf, COLL_SEND);
+		CHECK_EQ(op->off, 1000 * (uint64_t)(op->type == COLL_OP_SEND ? 3 : op->peer));
 	}
 }
 
@@ -193,12 +185,9 @@ UNIT_TEST(neighbours_that_are_nobody_get_nothing)
 				      .targets = neighbours,
 				      .source_count = 3,
 				      .target_count = 3 };
-	struct goal_build b;
 
-	build_init(&b, 2);
-	coll_build(&b, &s);
-	CHECK_EQ(goal_compile(&b, block_of(0), sizeof blocks[0]), 0);
-	CHECK_EQ(block_of(0)->op_count, 4);
-	CHECK_EQ(goal_ops_const(block_of(0))[1].tag, 1); /* the second from the same */
-	CHECK_EQ(goal_ops_const(block_of(0))[1].off, 16);
+	build(&s);
+	CHECK_EQ(schedules[0].count, 4);
+	CHECK_EQ(schedules[0].ops[1].tag, 1); /* the second from the same */
+	CHECK_EQ(schedules[0].ops[1].off, 16);
 }

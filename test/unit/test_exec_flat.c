@@ -33,7 +33,8 @@ struct one {
 	struct case_side out, in; /* what is sent from, received to */
 	bool one_buffer, in_place;
 	char what[96];
-	_Alignas(8) char room[16 << 10];
+	struct coll_flat_op ops[2 * RANKS_MAX + 32];
+	struct coll_schedule schedule;
 };
 
 static char value_of(uint64_t key, uint64_t k)
@@ -197,10 +198,8 @@ static uint64_t lay_out(struct coll_part *p, int n)
 	return at;
 }
 
-static void build(struct one *o, struct goal_block *block)
+static void build(struct one *o)
 {
-	static struct goal_op ops[2 * RANKS_MAX + 32];
-	static struct goal_edge edges[1];
 	const struct coll_shape shape = {
 		.kind = o->d.kind,
 		.rank = exec_case.r->rank,
@@ -214,12 +213,10 @@ static void build(struct one *o, struct goal_block *block)
 		.source_count = o->source_count,
 		.target_count = o->target_count,
 	};
-	struct goal_build b;
 
-	goal_build_init(&b, ops, exec_ops_max(o->d.ranks), edges, 0);
-	coll_build(&b, &shape);
-	CHECK_EQ(goal_compile(&b, block, sizeof o->room), 0);
-	CHECK(o->d.kind >= COLL_NEIGHBOR_ALLGATHER || block->op_count <= coll_ops_max(o->d.ranks));
+	CHECK_EQ(coll_build(&shape, o->ops, exec_ops_max(o->d.ranks), &o->schedule), 0);
+	CHECK(o->d.kind >= COLL_NEIGHBOR_ALLGATHER ||
+	      o->schedule.count <= coll_ops_max(o->d.ranks));
 }
 
 static void fill_sides(struct one *o, int place)
@@ -243,8 +240,7 @@ static void fill_sides(struct one *o, int place)
 
 static struct exec_run *one_begin(struct one *o, int place)
 {
-	struct goal_block *block = (struct goal_block *)o->room;
-	struct exec_call call = { .schedule = block, .name = "flat" };
+	struct exec_call call = { .schedule = &o->schedule, .name = "flat" };
 	int rank = exec_case.r->rank;
 	struct exec_run *run;
 
@@ -263,7 +259,7 @@ static struct exec_run *one_begin(struct one *o, int place)
 	fill_sides(o, place);
 	case_side_begin(&o->out);
 	case_side_begin(&o->in);
-	build(o, block);
+	build(o);
 	call.user[0] = o->out.used;
 	call.user[1] = o->in.used;
 	call.desc[COLL_SEND] = o->out.desc;
@@ -311,7 +307,7 @@ static void play(struct ranks *r)
 		struct exec_run *runs[CASE_RUNS];
 
 		for (int i = 0; i < n; i++) {
-			memset(&ones[i], 0, offsetof(struct one, room));
+			memset(&ones[i], 0, offsetof(struct one, ops));
 			draw(&ones[i].d, r->size, q->max_bytes, &common);
 			exec_case_dawdle();
 			runs[i] = one_begin(&ones[i], i);

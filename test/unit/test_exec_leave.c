@@ -21,7 +21,6 @@ static struct bench {
 	struct exec_comm *e;
 	struct region_extent mem[2];
 	char *user[2];
-	_Alignas(8) char room[1024];
 } bench;
 
 /* A gather's root receives from all. */
@@ -57,22 +56,18 @@ static struct exec_run *begin(bool is_gather)
 					  .ranks = bench.r->size,
 					  .send = &whole,
 					  .recv = parts };
-	struct goal_block *block = (struct goal_block *)bench.room;
-	struct exec_call call = { .schedule = block,
+	struct coll_schedule schedule;
+	struct exec_call call = { .schedule = &schedule,
 				  .user = { bench.user[0], bench.user[1] },
 				  .name = "schedule" };
-	struct goal_edge edges[8];
-	struct goal_op ops[8];
+	struct coll_flat_op ops[8];
 	struct exec_run *run;
-	struct goal_build b;
 
-	goal_build_init(&b, ops, 8, edges, 8);
 	for (int i = 0; i < bench.r->size; i++)
 		parts[i] = (struct coll_part){ (uint64_t)i * BYTES, BYTES };
-	coll_build(&b, &shape);
-	CHECK_EQ(goal_compile(&b, block, sizeof bench.room), 0);
+	CHECK_EQ(coll_build(&shape, ops, 8, &schedule), 0);
 	for (int i = 0; i < 2; i++)
-		region_describe_extent(&bench.mem[i], user_bytes(i), &call.desc[GOAL_USER + i]);
+		region_describe_extent(&bench.mem[i], user_bytes(i), &call.desc[COLL_SEND + i]);
 	CHECK_EQ(exec_begin(bench.e, &call, &run), 0);
 	return run;
 }

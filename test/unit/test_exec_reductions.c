@@ -2,8 +2,8 @@
 /*
  * Reductions between processes against a reference that each rank computes alone: all kinds, operations
  * and types, operations of the program that may not be exchanged, results in place, at odd
- * addresses, parts without elements; waited for, stepped through, left. Those of two levels, where
- * partial results are rounded, to the bit. RANDOM_SEED=n plays other sequences.
+ * addresses, parts without elements; waited for, stepped through, left. RANDOM_SEED=n plays other
+ * sequences.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -25,15 +25,11 @@ struct drawn {
 	uint64_t starts[RANKS_MAX + 1];
 	uint64_t key;
 	bool has_own;
-	struct coll_domains sorted;
-	struct reduce_domains domains;
-	int words[4 * RANKS_MAX + 1];
 };
 
 struct one {
 	struct drawn d;
 	struct case_side in, out;
-	struct region_extent parts;
 	bool in_place;
 	char what[128];
 	char *expected;
@@ -94,27 +90,6 @@ static void add(const struct drawn *d, char *sum, char *next)
 	}
 }
 
-/* Two levels: each domain's, then the domains' in their order. */
-static void add_domains(const struct drawn *d, char *sum, char *next)
-{
-	char *part = malloc(d->reduce.count * d->reduce.element_bytes);
-
-	CHECK(part);
-	for (uint32_t k = 0; k < d->domains.count; k++) {
-		const int *member = d->domains.members + d->domains.first[k],
-			  *end = d->domains.members + d->domains.first[k + 1];
-		char *to = k ? part : sum;
-
-		for (fill(to, d, *member++); member < end; member++) {
-			fill(next, d, *member);
-			add(d, to, next);
-		}
-		if (k)
-			add(d, sum, part);
-	}
-	free(part);
-}
-
 /* What this rank gets; NULL: nothing. */
 static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
 {
@@ -126,11 +101,8 @@ static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out
 
 	CHECK(sum && next);
 	*out_bytes = last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
-	if (exec_reduce_has_levels(exec_case.e, &d->reduce))
-		add_domains(d, sum, next);
-	else
-		fill(sum, d, 0);
-	for (int r = 1; r <= last && !exec_reduce_has_levels(exec_case.e, &d->reduce); r++) {
+	fill(sum, d, 0);
+	for (int r = 1; r <= last; r++) {
 		fill(next, d, r);
 		add(d, sum, next);
 	}
@@ -176,23 +148,6 @@ static void draw_starts(struct drawn *d, int ranks, uint64_t *common)
 	d->starts[ranks] = at;
 }
 
-static void sort_domains(struct drawn *d, int ranks, const int *number_of)
-{
-	coll_domains_init(&d->sorted, d->words, ranks, number_of);
-	d->domains = (struct reduce_domains){ (uint32_t)d->sorted.count, d->sorted.of,
-					    d->sorted.members, d->sorted.first, d->sorted.at };
-	d->reduce.domains = &d->domains;
-}
-
-static void draw_domains(struct drawn *d, int ranks, uint64_t *common)
-{
-	int number_of[RANKS_MAX], most = 1 + (int)ranks_below(common, (uint64_t)ranks);
-
-	for (int r = 0; r < ranks; r++)
-		number_of[r] = (int)ranks_below(common, (uint64_t)most);
-	sort_domains(d, ranks, number_of);
-}
-
 static const enum coll kinds[] = { COLL_REDUCE, COLL_ALLREDUCE, COLL_REDUCE_SCATTER, COLL_SCAN,
 				   COLL_EXSCAN };
 
@@ -213,27 +168,9 @@ static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *commo
 		f->count = 0;
 	if (f->kind == COLL_REDUCE_SCATTER)
 		draw_starts(d, ranks, common);
-	if (ranks_below(common, 2))
-		draw_domains(d, ranks, common);
 }
 
 /* ---- one of them ------------------------------------------------------------------------- */
-
-/* Memory for its domain's parts, where it needs some. */
-static void make_parts(struct one *o, struct exec_call *call)
-{
-	const struct exec_reduce *f = &o->d.reduce;
-	const struct reduce_shape shape = { .kind = f->kind, .root = (uint32_t)f->root };
-	uint64_t bytes = base_max_u64(f->count * f->element_bytes, 1);
-
-	o->parts = (struct region_extent){ 0 };
-	if (!exec_reduce_has_levels(exec_case.e, f) ||
-	    !reduce_keeps_parts(&shape, f->domains, (uint32_t)exec_case.r->rank))
-		return;
-	CHECK_EQ(region_extent_get(bytes, false, &o->parts), 0);
-	memset((char *)region_arena_base() + o->parts.offset, 0x77, bytes);
-	region_describe_extent(&o->parts, bytes, &call->desc[GOAL_SCRATCH]);
-}
 
 static struct exec_run *one_begin(struct one *o, int place)
 {
@@ -247,9 +184,8 @@ static struct exec_run *one_begin(struct one *o, int place)
 	o->in_place = f->kind != COLL_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
 		      exec_case.is_in_place;
 	snprintf(o->what, sizeof o->what,
-		 "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
+		 "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d%s",
 		 (int)f->kind, f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size,
-		 exec_reduce_has_levels(exec_case.e, f) ? f->domains->count : 1,
 		 o->in_place ? ", in place" : "");
 	case_side_make(&o->in, place, 0, o->in_place ? 0 : bytes, 0);
 	case_side_make(&o->out, place, 1, o->expected_bytes, 0x55);
@@ -263,11 +199,10 @@ static struct exec_run *one_begin(struct one *o, int place)
 	f->in_place = o->in_place;
 	f->combine = last_counts;
 	f->ctx = f;
-	make_parts(o, &call);
 	call.user[0] = o->in.used;
 	call.user[1] = o->out.used;
-	call.desc[GOAL_USER] = o->in.desc;
-	call.desc[GOAL_USER + 1] = o->out.desc;
+	call.desc[COLL_SEND] = o->in.desc;
+	call.desc[COLL_RECV] = o->out.desc;
 	CHECK_EQ(exec_begin(exec_case.e, &call, &run), 0);
 	return run;
 }
@@ -289,8 +224,6 @@ static void one_end(struct one *o)
 	CHECK(!memcmp(brought, o->in.addr, o->in.bytes));
 	memset(o->in.addr, 1, o->in.bytes); /* nobody may read it any more */
 	memset(o->out.addr, 2, o->expected_bytes);
-	if (o->parts.bytes)
-		region_extent_put(&o->parts);
 	free(brought);
 	free(o->expected);
 }
@@ -464,52 +397,6 @@ UNIT_TEST(reduce_in_place_is_not_done_by_who_may_be_killed)
 	ranks_run(3, OPTIONS("SLUICE_TEST=fault=slots:all"), body_served, &(bool){ true });
 }
 
-/* ---- two levels, step by step ------------------------------------------------------------ */
-
-/* One unit a slice, and two domains of two: each rank has one of each step to do. */
-static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
-{
-	struct exec_run *run;
-	bool has_ended;
-
-	memset(o, 0, sizeof *o);
-	o->d.reduce = (struct exec_reduce){ .kind = COLL_ALLREDUCE,
-					.type = GOAL_ADD,
-					.dtype = GOAL_F32,
-					.count = 4096,
-					.element_bytes = 4 };
-	sort_domains(&o->d, r->size, (const int[]){ 0, 0, 1, 1 });
-	exec_case.is_in_place = round % 2;
-	run = one_begin(o, 0);
-	ranks_barrier(r);
-	for (int step = 0; step < 2; step++) {
-		CHECK_EQ(exec_step(run, EXEC_COPY_ALL, &has_ended), 1);
-		CHECK(!has_ended);
-		ranks_barrier(r);
-	}
-	/* every result is there, but nobody has it all */
-	CHECK_EQ(exec_step(run, EXEC_COPY_NOTHING, &has_ended), 0);
-	CHECK(!has_ended);
-	ranks_barrier(r);
-	CHECK_EQ(exec_wait(run), 0);
-	one_end(o);
-}
-
-static void body_steps(struct ranks *r)
-{
-	static struct one one;
-
-	exec_case_begin(r, 3);
-	for (uint64_t round = 0; round < 30; round++)
-		one_in_steps(r, &one, round);
-	exec_case_end();
-}
-
-UNIT_TEST(reduce_of_two_levels_has_not_ended_before_results_are_spread)
-{
-	ranks_run(4, OPTIONS("SLUICE_TEST=fault=slots:all"), body_steps, NULL);
-}
-
 /* ---- trouble ----------------------------------------------------------------------------- */
 
 static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count,
@@ -572,7 +459,6 @@ static void body_killed(struct ranks *r)
 						 .count = 20000,
 						 .element_bytes = 4 };
 		draw_starts(&one.d, r->size, &common);
-		draw_domains(&one.d, r->size, &common);
 		ret = exec_wait(one_begin(&one, 0));
 		if (!ret)
 			one_end(&one);
@@ -581,7 +467,7 @@ static void body_killed(struct ranks *r)
 	_exit(0);
 }
 
-UNIT_TEST(reduce_of_two_levels_ends_with_an_error_when_a_rank_is_killed)
+UNIT_TEST(reduce_ends_with_an_error_when_a_rank_is_killed)
 {
 	for (int us = 500; us < 20000; us += 2700) {
 		int status[5];

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * System calls on guarded memory: each has its usual result. Every call is made by the first thread
- * and by another thread.
- */
+/* System calls on guarded memory have their usual results, in the first and in another thread. */
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -593,8 +590,7 @@ SYSTEM_TEST(what_it_costs_is_bounded)
 	struct owner *o = arm_new(GUARD_NO_ACCESS);
 
 	armed = ns_per_call();
-	printf("  a call: %.0f ns while nothing is guarded, %.0f ns while something is\n", idle,
-	       armed);
+	printf("  a call: %.0f ns, %.0f ns with closed memory\n", idle, armed);
 	CHECK(armed < 20000);
 	CHECK(guard_is_armed(&o->r));
 	CHECK_EQ(load(o->p), owner_byte(0));

@@ -209,7 +209,8 @@ static const struct guard_ops *end_ops(void)
 
 static void arm_in_child(void *arg)
 {
-	char option[] = "SLUICE_GUARD_KIND=mremap", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
+	char option[] = "SLUICE_GUARD_KIND=mremap", arena[] = "SLUICE_REGION_ARENA=1G";
+	char problems[64];
 	char *env[] = { option, arena, NULL };
 
 	base_options_load(env, problems, sizeof(problems));

@@ -95,7 +95,8 @@ static void start_before(void)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* as libraries do for their helpers */
-	start_threads(THREADS + 1); /* not by the test's own call: the first touch comes from a thread with blocked signals */
+	/* not by the test's own call: the first touch comes from a thread with blocked signals */
+	start_threads(THREADS + 1);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -119,7 +120,8 @@ static void complete_all(void)
 static void init_here(void)
 {
 	static const struct guard_ops ops = { hold, touched, complete_all, NULL };
-	char option[] = "SLUICE_GUARD_KIND=mremap", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
+	char option[] = "SLUICE_GUARD_KIND=mremap", arena[] = "SLUICE_REGION_ARENA=1G";
+	char problems[64];
 	char *env[] = { option, arena, NULL };
 
 	alarm(20);

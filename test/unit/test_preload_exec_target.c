@@ -43,7 +43,8 @@ UNIT_TEST(a_script_has_its_interpreters_kind)
 {
 	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "app"), PRELOAD_TARGET_MAY);
 	CHECK_EQ(kind_of_bytes("#! \t/bin/cat -n\n", 16, "app"), PRELOAD_TARGET_PLAIN);
-	CHECK_EQ(kind_of_bytes("#!/bin/cat", 10, "app"), PRELOAD_TARGET_UNKNOWN); /* no end of line */
+	/* no end of line */
+	CHECK_EQ(kind_of_bytes("#!/bin/cat", 10, "app"), PRELOAD_TARGET_UNKNOWN);
 	CHECK_EQ(kind_of_bytes("#!\n", 3, "app"), PRELOAD_TARGET_UNKNOWN);
 	CHECK_EQ(kind_of_bytes("#!/no/such\n", 11, "app"), PRELOAD_TARGET_UNKNOWN);
 	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "/usr/bin/mpirun"), PRELOAD_TARGET_LAUNCHER);

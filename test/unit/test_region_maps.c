@@ -368,7 +368,8 @@ REGION_TEST(protection_set_unseen_stays)
 /* The program's own shared file lies there now; whatever ends a region leaves it alone. */
 REGION_TEST(a_file_mapped_unseen_is_left_alone)
 {
-	void (*const ends[])(uintptr_t, uintptr_t) = { region_drop, region_return, region_return_exclusive,
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_drop, region_return,
+						       region_return_exclusive,
 						       region_discard };
 	int fd = memfd_create("mine", MFD_CLOEXEC);
 	long got;

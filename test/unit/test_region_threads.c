@@ -126,7 +126,8 @@ static void *map(void *arg)
 			munmap(p + 256 * KIB, 256 * KIB);
 			if (p[256 * KIB - 1] != 7)
 				abort();
-			munmap(p, 256 * KIB); /* memory above it may belong to another thread by now */
+			/* memory above it may belong to another thread by now */
+			munmap(p, 256 * KIB);
 			continue;
 		case 2:
 			q = mremap(p, 512 * KIB, MIB, MREMAP_MAYMOVE);

@@ -159,7 +159,7 @@ static bool move_one(int t, struct world *w, struct place *p)
 
 static void open_taken_first(struct xfer *x, uint64_t tag)
 {
-	atomic_store_explicit(&x->taken, xfer_word(tag, 0), memory_order_release);
+	atomic_store_explicit(&x->claimed, xfer_word(tag, 0), memory_order_release);
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_release);
 }
 

@@ -333,7 +333,7 @@ static void check_held(void)
 {
 	uint64_t held = fake_held_bits(&t, &ch);
 
-	CHECK_EQ(atomic_load(&t.x.taken) & held, held);
+	CHECK_EQ(atomic_load(&t.x.claimed) & held, held);
 	CHECK_EQ(atomic_load(&t.x.done) & held, 0);
 }
 

@@ -79,7 +79,7 @@ static void world_init(void *shared)
 	*w = (struct world){ 0 };
 	for (int r = 0; r < RECEIVERS_MAX; r++) {
 		__builtin_memcpy((void *)&w->x[r].done, &zero, sizeof zero);
-		__builtin_memcpy((void *)&w->x[r].taken, &zero, sizeof zero);
+		__builtin_memcpy((void *)&w->x[r].claimed, &zero, sizeof zero);
 		__builtin_memcpy((void *)&w->x[r].consumed, &zero, sizeof zero);
 	}
 }

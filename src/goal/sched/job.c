@@ -287,7 +287,7 @@ bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 {
 	for (uint64_t jobs = d->st->open_jobs; jobs; jobs &= jobs - 1) {
 		struct sched_job *j = &d->st->job[__builtin_ctzll(jobs)];
-		uint64_t open = atomic_load_explicit(&j->x.taken, memory_order_relaxed) &
+		uint64_t open = atomic_load_explicit(&j->x.claimed, memory_order_relaxed) &
 				~atomic_load_explicit(&j->x.done, memory_order_acquire) &
 				work_bits(&j->work);
 

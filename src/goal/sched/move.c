@@ -381,7 +381,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 static bool read_brief(const struct sched_group *g, struct sched_job *j, struct sched_brief *out)
 {
 	uint64_t word =
-		atomic_load_explicit(&j->x.taken, memory_order_acquire); /* partner: xfer_open */
+		atomic_load_explicit(&j->x.claimed, memory_order_acquire); /* partner: xfer_open */
 	uint64_t brief = atomic_load_explicit(&j->brief, memory_order_relaxed);
 
 	*out = (struct sched_brief){ .tag = brief >> 40,

@@ -60,12 +60,6 @@ int side_begin(struct side *s, const struct coll_side *of, struct region_extent 
 	return get_scratch(s, scratch_bytes);
 }
 
-int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes)
-{
-	*s = (struct side){ .scratch = scratch };
-	return bytes ? get_scratch(s, bytes) : 0;
-}
-
 enum trace_region side_region(const struct side *s)
 {
 	return s->is_packed ? TRACE_REGION_PACKED :
@@ -217,28 +211,18 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 	return ret;
 }
 
-int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
-		     uint32_t cap, struct goal_block *block, size_t block_bytes)
-{
-	struct goal_build b;
-
-	goal_build_init(&b, ops, cap, edges, cap);
-	coll_build(&b, shape);
-	return goal_compile(&b, block, block_bytes);
-}
-
 int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
 		 const struct side *recv, const char *name, struct exec_run **out)
 {
+	struct coll_schedule schedule;
 	struct exec_call call = {
-		.schedule = c->block,
+		.schedule = &schedule,
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
 		.name = name,
 	};
-	int ret = schedule_compile(shape, c->ops, c->edges, coll_ops_max(node_size(c->group)),
-				   c->block, c->block_cap);
+	int ret = coll_build(shape, c->ops, coll_ops_max(node_size(c->group)), &schedule);
 
 	return ret ? ret : run_begin(c, &call, out);
 }
@@ -318,7 +302,6 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sid
 		.targets = call->targets,
 		.source_count = call->recv.count,
 		.target_count = call->target_count,
-		.domains = &c->domains,
 	};
 
 	side_cut(&s->send, at, n, c->parts[0]);

@@ -48,9 +48,7 @@ static int run(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 	struct exec_call e = {
 		.reduce = &reduce,
 		.user = { s->send.addr, s->recv.addr },
-		.desc = { [GOAL_SCRATCH] = s->parts.desc,
-			  [COLL_SEND] = s->send.desc,
-			  [COLL_RECV] = s->recv.desc },
+		.desc = { [COLL_SEND] = s->send.desc, [COLL_RECV] = s->recv.desc },
 		.prefer_vm = c->prefer_vm,
 		.name = call->name,
 	};
@@ -62,7 +60,6 @@ static int run(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 		reduce.starts = c->starts;
 	reduce.in_off = (reduce.in_place ? s->recv : s->send).is_packed ? 0 : at;
 	reduce.out_off = s->recv.is_packed ? 0 : at;
-	reduce.domains = &c->reduce_domains;
 	ret = run_begin(c, &e, &r);
 	return ret ? ret : ending_run(c, r, end, &s->send.desc, &s->recv.desc);
 }
@@ -80,25 +77,6 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sid
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		result = call->recv.parts[0].bytes;
 	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
-}
-
-/* Does it have two levels? Then memory for what this rank keeps of its domain's. 0 or -errno. */
-static int begin_parts(struct rt_comm *c, const struct coll_call *call, struct side *s,
-		       uint64_t piece, bool *out_has_levels)
-{
-	struct exec_reduce reduce;
-	struct reduce_shape shape;
-
-	reduce_describe(call, piece, &reduce);
-	reduce.domains = &c->reduce_domains;
-	*out_has_levels = exec_reduce_has_levels(c->exec, &reduce);
-	shape = (struct reduce_shape){ .kind = reduce.kind,
-				       .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root
-									  : 0 };
-	if (!*out_has_levels ||
-	    !reduce_keeps_parts(&shape, reduce.domains, (uint32_t)node_rank(c->group)))
-		return 0;
-	return side_begin_scratch(s, &c->parts_scratch, piece);
 }
 
 static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct sides *s,
@@ -143,13 +121,9 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
 	struct ending end;
 	struct sides s;
-	bool has_levels = false;
 	int ret = begin_sides(c, call, &s, piece);
 
-	s.parts = (struct side){ 0 };
-	if (!ret && c->domains.count > 1)
-		ret = begin_parts(c, call, &s.parts, piece, &has_levels);
-	ending_begin(&end, c, call, &s, piece >= bytes && !has_levels);
+	ending_begin(&end, c, call, &s, piece >= bytes);
 	end.detach.movers = movers_of(call);
 	end.detach.copy_bytes = end.detach.partner_copy_bytes = cost_bytes(call, bytes);
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
@@ -160,6 +134,5 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);
 	side_end(&s.recv);
-	side_end(&s.parts);
 	return ret;
 }

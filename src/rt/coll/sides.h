@@ -25,8 +25,6 @@ struct side {
 /* 0 or -errno; side_end() is due in any case. */
 int side_begin(struct side *s, const struct coll_side *of, struct region_extent *scratch,
 	       uint64_t scratch_bytes, enum side_memory memory);
-/* Memory of this rank that peers have mapped, for what is nobody's buffer; else the same. */
-int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes);
 void side_end(struct side *s);
 enum trace_region side_region(const struct side *s);
 /* Bytes [at, at + n) of each part, where they are in what takes part. */
@@ -44,8 +42,7 @@ void side_complete_pending(const struct coll_side *side);
 /* Returns: the sum of the bytes of all parts. */
 uint64_t side_bytes(const struct coll_side *side);
 
-/* parts: scratch memory of reductions in two levels. */
-struct sides { struct side send, recv, parts; };
+struct sides { struct side send, recv; };
 
 /* How a call may end: `detached` is the result, set only where nothing has to be done afterwards.
  */
@@ -70,11 +67,7 @@ void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_r
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_own_part_fits(const struct coll_call *call, int rank);
 
-/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles
- * it. Returns: 0 or -errno. */
-int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
-		     uint32_t cap, struct goal_block *block, size_t block_bytes);
-/* Compiles the schedule of `shape` in the work space of the communicator, and publishes
+/* Builds the operations of `shape` in the work space of the communicator, and publishes
  * it. Returns: 0 with *out, or -errno. */
 int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
 		 const struct side *recv, const char *name, struct exec_run **out);

@@ -15,17 +15,12 @@ static struct rt_comm *comm_alloc(int size)
 
 	if (!c)
 		return NULL;
-	c->block_cap = goal_block_bytes(ops, ops, 0);
 	c->ops = calloc(ops, sizeof *c->ops);
-	c->edges = calloc(ops, sizeof *c->edges);
-	c->block = calloc(1, c->block_cap);
 	ret = requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
-	c->domain_words = calloc((size_t)coll_domains_words(size), sizeof *c->domain_words);
-	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts &&
-	    c->domain_words)
+	if (!ret && c->ops && c->parts[0] && c->parts[1] && c->starts)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -40,45 +35,7 @@ static bool prefers_vm(const struct node_group *g)
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
-/*
- * A rank that sends on what it has received sends several ranges of memory with edges that do not
- * travel with its descriptors: only where each can read of each other there is always a way for
- * them.
- */
-static bool can_have_levels(const struct node_group *g)
-{
-	for (int reader = 0; reader < node_size(g); reader++)
-		for (int owner = 0; owner < node_size(g); owner++)
-			if (reader != owner && !node_can_read(g, reader, owner))
-				return false;
-	return true;
-}
-
-/* Equal on every rank, as all know the NUMA node of each. */
-static int set_domains(struct rt_comm *c)
-{
-	const struct node_group *g = c->group;
-	int ranks = node_size(g), *number_of = calloc((size_t)ranks, sizeof *number_of);
-
-	if (!number_of)
-		return -ENOMEM;
-	for (int r = 0; r < ranks && can_have_levels(g); r++)
-		number_of[r] =
-			policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
-	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
-	free(number_of);
-	c->reduce_domains =
-		(struct reduce_domains){ (uint32_t)c->domains.count, c->domains.of,
-				       c->domains.members, c->domains.first, c->domains.at };
-	if (c->domains.count > 1)
-		base_log(BASE_LOG_INFO, "rt",
-			 "%d memory domains among %d ranks: broadcasts%s and reductions enter each "
-			 "once",
-			 c->domains.count, ranks, c->domains.is_even ? ", allgathers" : "");
-	return 0;
-}
-
-/* The area of a rank in the control segment: slots of exec/, then its mailbox. */
+/* What others reach of a rank: collectives, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
 	return exec_area_bytes(ranks) +
@@ -115,7 +72,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
 		if (exec_create(g, waiter_progress, c, &c->exec) ||
-		    create_mailbox(c, oob->size, lanes) || set_domains(c)) {
+		    create_mailbox(c, oob->size, lanes)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -164,19 +121,14 @@ void rt_comm_destroy(struct rt_comm *c)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);
-	if (c->parts_scratch.bytes)
-		region_extent_put(&c->parts_scratch);
 	mailbox_destroy(c->mailbox);
 	exec_destroy(c->exec);
 	if (c->group)
 		node_group_destroy(c->group);
 	free(c->ops);
-	free(c->edges);
-	free(c->block);
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);
-	free(c->domain_words);
 	lanes_destroy(c->lanes);
 	free(c);
 }

@@ -22,12 +22,12 @@ static int begin(struct rt_request *r)
 	struct exec_run *run;
 	struct exec_reduce reduce;
 	struct exec_call call = {
-		.schedule = r->block,
+		.schedule = &r->schedule,
 		.reduce = request_is_reduce(r) ? &reduce : NULL,
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
-		.is_away = true,
+		.is_nonblocking = true,
 		.number = request_number(r),
 		.name = r->call->name,
 	};

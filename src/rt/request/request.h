@@ -88,7 +88,7 @@ struct rt_request {
 	/* large */
 	struct request_side send, recv;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
-	struct goal_block *block;   /* NULL: a reduction */
+	struct coll_schedule schedule; /* no operations: a reduction */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
 
@@ -130,7 +130,7 @@ void request_free_lane(struct rt_request *r);
 
 /* ---- schedule.c -------------------------------------------------------------------------- */
 
-/* Makes r->block, or r->starts. Returns: 0 or -errno. */
+/* Makes r->schedule, or r->starts. Returns: 0 or -errno. */
 int request_schedule(struct rt_request *r);
 void request_unschedule(struct rt_request *r);
 /* Describes the reduction for exec_begin(). */

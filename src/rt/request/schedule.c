@@ -70,34 +70,27 @@ void request_reduce(const struct rt_request *r, struct exec_reduce *out)
 
 void request_unschedule(struct rt_request *r)
 {
-	free(r->block);
+	free(r->schedule.ops);
 	free(r->starts);
-	r->block = NULL;
+	r->schedule = (struct coll_schedule){ 0 };
 	r->starts = NULL;
 }
 
-static int compile(struct rt_request *r)
+static int build(struct rt_request *r)
 {
 	uint32_t cap = exec_ops_max(node_size(r->comm->group));
-	struct goal_op *ops = calloc(cap, sizeof(*ops));
-	struct goal_edge *edges = calloc(cap, sizeof(*edges));
-	size_t bytes = goal_block_bytes(cap, cap, 0);
-	int ret = -ENOMEM;
+	const struct coll_shape shape = shape_of(r);
+	struct coll_flat_op *ops = calloc(cap, sizeof(*ops));
+	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
 
-	r->block = malloc(bytes);
-	if (ops && edges && r->block) {
-		struct coll_shape shape = shape_of(r);
-
-		ret = schedule_compile(&shape, ops, edges, cap, r->block, bytes);
+	if (ret) {
+		free(ops);
+		r->schedule = (struct coll_schedule){ 0 };
 	}
-	free(ops);
-	free(edges);
-	if (ret)
-		request_unschedule(r);
 	return ret;
 }
 
 int request_schedule(struct rt_request *r)
 {
-	return request_is_reduce(r) ? find_starts(r) : compile(r);
+	return request_is_reduce(r) ? find_starts(r) : build(r);
 }

@@ -27,10 +27,10 @@ sud_syscall:
 	.size sud_syscall, . - sud_syscall
 
 /*
- * The handler's return enters here instead of the program's `syscall`, with the program's registers,
- * the stack pointer PASS_BYTES lower (beyond the red zone), and the program's return address on the
- * stack. So a blocking call waits in the program's own context, where the kernel handles signals,
- * restarts and jumps out of handlers. rcx is free, as `syscall` overwrites it.
+ * The handler's return enters here instead of the program's `syscall`, with the program's
+ * registers, the stack pointer PASS_BYTES lower (beyond the red zone), and the program's return
+ * address on the stack. So a blocking call waits in the program's own context, where the kernel
+ * handles signals, restarts and jumps out of handlers. rcx is free, as `syscall` overwrites it.
  */
 	.globl sud_pass
 	.hidden sud_pass

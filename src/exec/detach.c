@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs that were left: the call has returned, and what is missing is moved by a channel, by any
+ * rank that waits, or by whoever of this process touches the memory. Nothing of the run is written
+ * here any more but by its queue: an operation whose peer has come since is matched anew by each
+ * who tries, on its own stack. So any number of threads and signal handlers may be in here at once.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "exec/private.h"
+#include "progress/progress.h"
+
+/* ---- may it be left? --------------------------------------------------------------------- */
+
+int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t wait_ns)
+{
+	struct node_group *g = r->comm->group;
+	uint64_t since_ns = 0;
+	struct node_wait w;
+	enum run_need need;
+	int ret;
+
+	node_wait_init(&w);
+	for (;;) {
+		ret = r->kind->step(r, copy);
+		need = r->remaining ? r->kind->need(r, all_come) : NOT_NEEDED;
+		if (ret < 0 || !r->remaining || need == NEEDED_ALWAYS)
+			break;
+		if (ret) {
+			node_wait_progress(g, &w);
+			since_ns = 0;
+			continue;
+		}
+		if (need == NOT_NEEDED) {
+			uint64_t now = wait_ns ? os_now_ns() : 0;
+
+			since_ns = since_ns ? since_ns : now;
+			if (now - since_ns >= wait_ns)
+				break;
+		}
+		if (node_wait_is_long(&w))
+			copy = EXEC_COPY_ALL; /* one that cannot leave yet helps meanwhile */
+		ret = wait_step(r, &w);
+		if (ret)
+			break;
+	}
+	node_wait_end(g, &w);
+	slot_note_working(r);
+	if (ret < 0)
+		return ret;
+	return !r->remaining ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_DETACH : EXEC_NEEDED;
+}
+
+/* ---- the channel ------------------------------------------------------------------------- */
+
+/* Called by the queue when it has posted and got back all it could: the next operation's turn. */
+static void start_next(void *arg)
+{
+	struct exec_run *r = arg;
+	uint32_t i;
+
+	while (!atomic_load_explicit(&r->is_stopped,
+				     memory_order_acquire)) { /* partner: exec_stop_channel */
+		i = atomic_fetch_add_explicit(&r->next_queued, 1, memory_order_relaxed);
+		if (i >= r->op_count)
+			break;
+		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move &&
+		    !transfer_is_claimed(&r->ops[i].view) &&
+		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
+			return;
+	}
+	r->drained(r->drained_arg);
+	atomic_store_explicit(&r->in_channel, 0,
+			      memory_order_release); /* partner: exec_is_in_channel */
+}
+
+static void view_again(struct exec_run *r, enum xfer_view_mode mode)
+{
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		struct exec_op *o = &r->ops[i];
+		bool had_edges = o->state == EXEC_MATCHED && o->view.edges_done;
+		int ret;
+
+		if (o->state != EXEC_MATCHED)
+			continue;
+		ret = run_op(r, i)->type == COLL_OP_COPY ? match_copy(r, i, mode, &o->view) :
+							match_op(r, i, mode, &o->view);
+		o->view.edges_done |= had_edges;
+		if (ret) /* its peer has passed on: it will be found over; anything else is found
+			    again */
+			o->state = EXEC_ACTIVE;
+	}
+}
+
+void exec_detach(struct exec_run *r)
+{
+	view_again(r, XFER_VIEW_ALIASED);
+	r->reduce.mode = XFER_VIEW_ALIASED;
+	xfer_queue_init(&r->queue);
+}
+
+void exec_reattach(struct exec_run *r)
+{
+	view_again(r, XFER_VIEW_NORMAL);
+	r->reduce.mode = XFER_VIEW_NORMAL;
+}
+
+void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
+			void (*drained)(void *arg), void *arg)
+{
+	r->chan = chan;
+	r->depth = depth;
+	r->drained = drained;
+	r->drained_arg = arg;
+	atomic_store_explicit(&r->in_channel, 1, memory_order_release);
+	start_next(r);
+}
+
+void exec_stop_channel(struct exec_run *r)
+{
+	if (atomic_exchange_explicit(&r->is_stopped, true,
+				     memory_order_release)) /* partner: start_next */
+		return;
+	if (atomic_load_explicit(&r->in_channel, memory_order_acquire))
+		xfer_queue_stop(&r->queue);
+}
+
+void exec_restart_channel(struct exec_run *r)
+{
+	uint32_t none = 0;
+
+	if (!r->chan || !atomic_load_explicit(&r->is_stopped, memory_order_relaxed))
+		return;
+	if (!atomic_compare_exchange_strong_explicit(&r->in_channel, &none, 1, memory_order_acquire,
+						     memory_order_relaxed))
+		return; /* what is in it has not come back yet: a later touch will start it again */
+	xfer_queue_init(&r->queue);
+	atomic_store_explicit(&r->next_queued, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->is_stopped, false, memory_order_relaxed);
+	start_next(r);
+}
+
+bool exec_is_in_channel(const struct exec_run *r)
+{
+	return atomic_load_explicit(&r->in_channel, memory_order_acquire); /* partner: start_next */
+}
+
+void exec_rescue(struct exec_run *r)
+{
+	if (exec_is_in_channel(r))
+		xfer_queue_rescue(&r->queue, os_now_ns());
+}
+
+/* ---- what the kind of run does ----------------------------------------------------------- */
+
+void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+{
+	r->kind->each_range(r, visit, arg);
+}
+
+int exec_advance(struct exec_run *r, uintptr_t addr) { return r->kind->advance(r, addr); }
+
+bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	return r->kind->is_range_complete(r, start, end);
+}
+
+bool exec_is_complete(struct exec_run *r) { return r->kind->is_complete(r); }
+
+bool exec_is_claimed(struct exec_run *r) { return r->kind->is_claimed(r); }
+
+bool exec_is_matched(struct exec_run *r) { return r->kind->is_matched(r); }
+
+uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(r); }
+
+/* ---- waiting for a detached run ----------------------------------------------------------------- */
+
+void exec_progress_host(struct exec_run *r, const struct node_wait *w)
+{
+	if (r->comm->progress && node_wait_is_long(w))
+		r->comm->progress(r->comm->progress_ctx);
+}
+
+void call_peers(struct exec_run *r, struct node_wait *w)
+{
+	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
+
+	for (uint32_t i = 0; f.is_stuck && i < r->op_count; i++) {
+		f.needs_peer = transfer_may_be_held(r, i);
+		if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
+			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
+	}
+}
+
+int exec_pause(struct exec_run *r, struct node_wait *w)
+{
+	struct exec_comm *e = r->comm;
+	int ret;
+
+	call_peers(r, w);
+	slot_note_waiting(r, w);
+	ret = node_wait(e->group, w) ? check_peers(r) : 0;
+	if (ret)
+		atomic_store_explicit(&e->error, ret, memory_order_relaxed);
+	return ret;
+}
+
+void exec_resume(struct exec_run *r, struct node_wait *w)
+{
+	node_wait_end(r->comm->group, w);
+	slot_note_working(r);
+}
+
+/* Since when this partner does; UINT64_MAX: not so. */
+static uint64_t waits_since_ns(const struct exec_run *r, int rank)
+{
+	struct exec_slot *s = slot_of(r->comm, rank, r->op);
+	uint64_t since = slot_is_published(s, r->op)
+				 ? atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed)
+				 : 0;
+
+	return since ? since : UINT64_MAX;
+}
+
+/* ... any of them, the first; UINT64_MAX: none. */
+static uint64_t waited_since_ns(const struct exec_run *r)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (uint32_t i = 0; i < r->kind->peer_count(r); i++)
+		if (r->kind->peer_at(r, i) >= 0)
+			first = base_min_u64(first, waits_since_ns(r, r->kind->peer_at(r, i)));
+	return first;
+}
+
+bool exec_is_waited_for(const struct exec_run *r) { return waited_since_ns(r) != UINT64_MAX; }
+
+uint64_t exec_waited_for_ns(const struct exec_run *r)
+{
+	uint64_t first = waited_since_ns(r), now;
+
+	if (first == UINT64_MAX)
+		return 0;
+	now = os_now_ns();
+	return now > first ? now - first : 0;
+}
+
+void exec_end(struct exec_run *r)
+{
+	atomic_store_explicit(&r->slot->completed, r->op,
+			      memory_order_release); /* partner: slot_is_complete */
+	atomic_store_explicit(&r->has_ended, true, memory_order_release); /* partner: exec_begin */
+}
+
+uint64_t exec_tag(const struct exec_run *r) { return r->op & XFER_TAG_MASK; }
+
+uint64_t exec_number(const struct exec_run *r) { return r->op; }
+
+const char *exec_name(const struct exec_run *r) { return r->call.name; }
