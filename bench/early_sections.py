@@ -15,8 +15,8 @@ SIDES = {
     "threads": (True, {"SLUICE_EARLY": "auto", "SLUICE_WORKER_KIND": "thread"}),
     "on": (True, {"SLUICE_EARLY": "on"}),
 }
-SLOW = {"SLUICE_ENGINE": "fault", "SLUICE_ENGINE_FAULT": "rate=1G", "SLUICE_EARLY": "on",
-        "SLUICE_ENGINE_CPUS": "1"}
+SLOW = {"SLUICE_ENGINE": "fault", "SLUICE_TEST": "engine_fault=rate=1G", "SLUICE_EARLY": "on",
+        "SLUICE_WORKERS": "@1"}
 ALL = "1M,2M,4M,8M,16M"
 SOME = "1M,4M,16M"
 BOTH = ("bcast", "gather")

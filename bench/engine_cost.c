@@ -54,11 +54,11 @@ static struct engine_chan *open_with(int workers, const char *kernel, unsigned c
 {
 	struct os_cpumask cpus = { { cpus_mask } };
 	char first[64], second[64], problems[256], reason[256];
-	char *env[] = { first, second, normal ? "SLUICE_FAULT=engine_idle:all" : NULL, NULL };
+	char *env[] = { first, second, normal ? "SLUICE_TEST=fault=engine_idle:all" : NULL, NULL };
 	struct engine_chan *ch;
 
 	snprintf(first, sizeof first, "SLUICE_WORKERS=%d", workers);
-	snprintf(second, sizeof second, "SLUICE_XFER_COPY=%s", kernel);
+	snprintf(second, sizeof second, "SLUICE_TEST=xfer_copy=%s", kernel);
 	if (base_options_load(env, problems, sizeof problems)) {
 		fprintf(stderr, "engine_cost: %s", problems);
 		exit(2);

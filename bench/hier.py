@@ -42,7 +42,7 @@ def options():
 def launch(some, mpi, ranks, kind, o, with_sluice):
     """{bytes: microseconds} of one job."""
     how = some.launcher(mpi, ranks)
-    ours = {'SLUICE_HIER': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'SLUICE_COLL_{kind.upper()}': 'on',
+    ours = {'SLUICE_HIER': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'coll:{kind}': 'on',
             **dict(pair.split('=', 1) for pair in o.set)}
     sizes = [str(int(s[:-1]) * UNITS[s[-1]]) for s in o.sizes.split(',')]
     done = mpi.launch(sum(ranks), mpi.build(PROGRAM), kind, o.seconds, *sizes, sluice=with_sluice,

@@ -47,7 +47,7 @@ def sluice_env(o):
     env = {"LD_PRELOAD": o.library}
     if o.force:
         env["SLUICE_COLL_THRESHOLD"] = "1"
-        env.update({f"SLUICE_COLL_{f}": "on" for f in FAMILIES})
+        env["SLUICE_COLL"] = ",".join(f"{f.lower()}:on" for f in FAMILIES)
     env.update(s.split("=", 1) for s in o.set)
     return env
 

@@ -41,7 +41,21 @@ enum base_option_type {
 	BASE_OPT_BYTES,
 	BASE_OPT_INT,
 	BASE_OPT_ENUM,
-	BASE_OPT_STRING
+	BASE_OPT_STRING,
+	BASE_OPT_LIST /* of other rows of the table: its members */
+};
+
+/* The options that people set are environment variables, in four groups. The rows of the other
+ * groups are set by way of a list or of a tune file. */
+enum base_group {
+	BASE_GROUP_USE,     /* what Sluice does */
+	BASE_GROUP_MEMORY,  /* memory and guard */
+	BASE_GROUP_MOVERS,  /* workers and engines */
+	BASE_GROUP_OUTPUT,  /* output and diagnosis */
+	BASE_GROUP_COLL,    /* members of SLUICE_COLL */
+	BASE_GROUP_WORKERS, /* members of SLUICE_WORKERS */
+	BASE_GROUP_TUNE,    /* names in a tune file, and members of SLUICE_TEST */
+	BASE_GROUP_TEST     /* members of SLUICE_TEST */
 };
 
 enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_TUNED, BASE_SRC_ENV };
@@ -94,62 +108,65 @@ struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
-	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
-	bool span;                      /* SLUICE_HIER: communicators over several nodes, too */
-	uint64_t hier_segment_bytes; /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
+	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_take */
+	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
+	uint64_t hier_segment_bytes; /* hier_segment: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
-	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
-	int64_t region_max;             /* SLUICE_REGION_MAX: adopted regions at a time */
+	uint64_t region_adopt_min_bytes; /* region_adopt_min: least bytes to adopt */
+	int64_t region_max;             /* region_max: adopted regions at a time */
 	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address space for peers */
-	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept */
-	bool region_huge;               /* SLUICE_REGION_HUGE: collapse to huge pages */
-	bool region_whole;              /* SLUICE_REGION_WHOLE: adopt edge pages of large blocks */
-	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
-	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
-	uint64_t xfer_past_cache_bytes; /* SLUICE_XFER_PAST_CACHE: 0 = by the caches */
-	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
+	uint64_t region_pool_bytes;     /* region_pool: populated pages kept */
+	bool region_huge;               /* region_huge: collapse to huge pages */
+	bool region_whole;              /* region_whole: adopt edge pages of large blocks */
+	uint64_t xfer_fragment_bytes;   /* xfer_fragment: 0 = by size */
+	int64_t xfer_copy;              /* xfer_copy: enum base_copy_kernel */
+	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
+	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
 	int64_t rt_early;               /* SLUICE_EARLY: enum base_early */
 	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
-	int64_t rt_early_wait_us;       /* SLUICE_RT_EARLY_WAIT: for a late partner; -1 = by size */
+	int64_t rt_early_wait_us;       /* early_wait: for a late partner; -1 = by size */
 	bool rt_fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare
 				   CPUs */
 	const char
-		*engine_cpus; /* SLUICE_ENGINE_CPUS: where they run, like 1,4-7; "" = spare ones */
-	const char *engine_fault; /* SLUICE_ENGINE_FAULT: what the engine `fault` does (tests) */
-	int64_t engine_depth;     /* SLUICE_ENGINE_DEPTH: fragments in one channel at a time */
-	int64_t engine_timeout_ms;      /* SLUICE_ENGINE_TIMEOUT: then a channel counts as hung */
+		*engine_cpus; /* SLUICE_WORKERS: where they run, like 1,4-7; "" = spare ones */
+	const char *engine_fault; /* engine_fault: what the engine `fault` does (tests) */
+	int64_t engine_depth;     /* engine_depth: fragments in one channel at a time */
+	int64_t engine_timeout_ms;      /* engine_timeout: then a channel counts as hung */
 	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
 	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
-	int64_t worker_poll_us; /* SLUICE_WORKER_POLL: most that a worker process looks for work */
-	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
-	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
+	int64_t worker_poll_us; /* worker_poll: most that a worker process looks for work */
+	int64_t node_spin_us;           /* node_spin: -1 = by cores */
+	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
-	const char *fault;              /* SLUICE_FAULT: e.g. "memfd:1,cma:all" (tests only) */
+	const char *fault;              /* fault: e.g. "memfd:1,cma:all" (tests only) */
 };
 
 extern struct base_options base_opt;
 
 /* One row of the table. `choices` is a NULL-terminated list for BASE_OPT_ENUM, index = value. */
 struct base_option {
-	const char *name;         /* environment variable, SLUICE_... */
+	const char *name;         /* environment variable, SLUICE_..., or name of a member */
 	enum base_option_type type;
-	void *value;              /* into base_opt: bool, uint64_t, int64_t or const char * */
+	enum base_group group;
+	enum base_group members;  /* of a list */
+	void *value; /* into base_opt: bool, uint64_t, int64_t or const char *; NULL: a list */
 	const char *dflt;         /* as the user would write it */
 	int64_t min, max;         /* inclusive; bytes and ints */
 	const char *const *choices; /* NULL-terminated; of a BASE_OPT_STRING: what it may be */
 	const char *unit;         /* "bytes", "us", "" */
 	const char *help;         /* one sentence, no full stop */
 	bool shared;              /* ranks must agree: part of base_options_hash() */
+	bool is_tunable;          /* a tune file may set it */
 	enum base_option_source source; /* written by base_options_load(), base_option_tune() */
 };
 
@@ -159,8 +176,9 @@ extern const size_t base_option_count;
 /*
  * Read SLUICE and SLUICE_* from `environ_block` (NULL: the process's). Every problem becomes one
  * line in `problems` (at most cap bytes, newline-separated, truncated at a line): what is wrong,
- * and the nearest right name or the allowed range.
- * Returns 0, or -EINVAL when at least one problem was found (base_opt.usable is then false).
+ * and the nearest right name or the allowed range. A name of earlier versions is no problem; a line
+ * that begins with "sluice: " tells its new name.
+ * Returns: 0, or -EINVAL when at least one problem was found (base_opt.usable is then false).
  * Context: once per process, before threads; may be called again (tests, tools).
  */
 int base_options_load(char *const *environ_block, char *problems, size_t cap);
@@ -182,9 +200,14 @@ int base_user_folder(char *out, size_t cap);
 /* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
 int base_option_print(const struct base_option *o, char *buf, size_t cap);
 
+/* "What Sluice does" ... */
+const char *base_group_title(enum base_group group);
+
 /* What the option takes: "on or off", "a whole number from 0 to 1000000 us". */
 void base_option_describe(const struct base_option *o, char *buf, size_t cap);
 
+/* Adds values outside the table that ranks must agree on to base_options_hash(). */
+void base_options_agree(uint64_t hash);
 /* Hash over all values that ranks must agree on, compared at communicator creation. */
 uint64_t base_options_hash(void);
 

@@ -13,7 +13,7 @@
  *
  * Engines stand in one array, best first (registry.c):
  *   sw     worker threads of this process at idle priority; the reference
- *   fault  wraps another engine and injects failures (tests): SLUICE_ENGINE_FAULT
+ *   fault  wraps another engine and injects failures (tests): engine_fault
  * To add an engine, add a folder, a line in registry.c and its files in meson.build. The
  * conformance suite (test/unit/test_engine_conformance.c) runs against every engine by name.
  *

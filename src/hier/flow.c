@@ -174,14 +174,6 @@ void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange
 
 /* ---- a call ------------------------------------------------------------------------------ */
 
-#define LEAST_BYTES                                                                                \
-	((uint64_t)1                                                                               \
-	 << 20) /* doc/adr/0027-several-nodes.md: shorter ones lose more often than they win */
-
-/* What goes through the ranks that act is copied twice more, for fewer messages: as long as one
- * costs more than that. */
-#define EXCHANGED_MOST_BYTES ((uint64_t)64 << 10)
-
 static bool is_computable(const struct coll_op *t)
 {
 	int commutes = 1;
@@ -192,40 +184,13 @@ static bool is_computable(const struct coll_op *t)
 		(!host.Op_commutative(t->args.op, &commutes) && commutes));
 }
 
-/* By what all ranks know: which collectives these are, and from how many bytes on unless all are
- * asked for. */
+/* By facts that all ranks share. */
 bool hier_suits(const struct coll_op *t)
 {
-	switch (t->args.kind) {
-	case COLL_BCAST:
-		return t->bytes >= LEAST_BYTES ||
-		       base_opt.coll_take[BASE_FAMILY_BCAST] == BASE_TAKE_ON;
-	case COLL_ALLREDUCE:
-		return is_computable(t) &&
-		       (t->bytes >= LEAST_BYTES ||
-			base_opt.coll_take[BASE_FAMILY_ALLREDUCE] == BASE_TAKE_ON);
-	case COLL_REDUCE:
-		return is_computable(t) && (t->bytes >= LEAST_BYTES ||
-					    base_opt.coll_take[BASE_FAMILY_REDUCE] == BASE_TAKE_ON);
-	case COLL_ALLGATHER:
-	case COLL_ALLGATHERV:
-		return base_opt.coll_take[BASE_FAMILY_ALLGATHER] == BASE_TAKE_ON;
-	case COLL_GATHER:
-		return base_opt.coll_take[BASE_FAMILY_GATHER] == BASE_TAKE_ON;
-	case COLL_SCATTER:
-		return base_opt.coll_take[BASE_FAMILY_SCATTER] == BASE_TAKE_ON;
-	case COLL_ALLTOALL:
-		return t->bytes <= EXCHANGED_MOST_BYTES &&
-		       base_opt.coll_take[BASE_FAMILY_ALLTOALL] == BASE_TAKE_ON;
-	case COLL_REDUCE_SCATTER:
-	case COLL_REDUCE_SCATTER_BLOCK:
-		return is_computable(t) &&
-		       base_opt.coll_take[BASE_FAMILY_REDUCE_SCATTER] == BASE_TAKE_ON;
-	case COLL_BARRIER:
-		return base_opt.coll_take[BASE_FAMILY_BARRIER] == BASE_TAKE_ON;
-	default:
-		return false;
-	}
+	struct policy_options o = rt_policy_options();
+
+	return policy_admits_hier(&o, t->args.kind, t->bytes) &&
+	       (!coll_is_reduce(t->args.kind) || is_computable(t));
 }
 
 static void begin(struct flow *f, struct coll_op *t)

@@ -100,7 +100,7 @@ void hier_meet(void)
 	int ranks = 0;
 	MPI_Comm comm;
 
-	if (!base_opt.span || host.Comm_size(abi.comm_world, &ranks) || ranks < 2)
+	if (!base_opt.hier || host.Comm_size(abi.comm_world, &ranks) || ranks < 2)
 		return;
 	bypass++;
 	rt_identity(&mine);

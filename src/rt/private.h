@@ -14,9 +14,9 @@
 #include "node/node.h"
 #include "progress/progress.h"
 #include "region/region.h"
+#include "policy/policy.h"
 #include "rt/collective.h"
 #include "rt/early.h"
-#include "rt/policy.h"
 #include "rt/rt.h"
 #include "trace/trace.h"
 
@@ -47,7 +47,6 @@ struct lanes {
 	struct lanes_word *words; /* [ranks] work space of an allocation: it must not need memory */
 };
 
-extern enum policy_host rt_host; /* the host MPI of this process */
 
 struct rt_comm {
 	struct node_group *group;
@@ -56,7 +55,6 @@ struct rt_comm {
 	struct lanes *lanes; /* NULL: collectives match in the order of their starts */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
-	enum policy_host host;
 	bool takes_requests;
 	bool thread_multiple;
 	int worker_group; /* number at the worker process; 0: not registered there */
@@ -166,6 +164,9 @@ void pending_rescue_all(void);
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */
 int pending_init(void);
+
+/* Where ranks share CPUs: see policy_crowded(). */
+void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always);
 
 /* ---- early/host.c: who is inside the host MPI -------------------------------------------- */
 

@@ -8,22 +8,15 @@
 #include "rt/private.h"
 #include "rt/requests.h"
 
-#define PATIENCE   256u
-#define WISH_BYTES (16u << 10)
 #define QUESTIONS_MAX 64
 
 bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
 
-/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
- * program that has few does without. Who asks for them by an option gets all. */
-uint32_t rt_request_connect_credit(enum coll kind, uint64_t bytes)
+uint32_t rt_connect_threshold(void)
 {
-	return coll_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
-}
+	struct policy_options o = rt_policy_options();
 
-uint32_t rt_request_connect_threshold(void)
-{
-	return base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
+	return policy_connect_threshold(&o);
 }
 
 static void leave_question(struct rt_comm *c, struct policy_reuse *u)
@@ -41,8 +34,6 @@ bool rt_request_takes(struct rt_comm *c, enum coll kind, uint64_t bytes,
 	enum policy_step step;
 
 	c->request_reuse_now = NULL;
-	if (bytes < rt_request_again_bytes[kind])
-		return false;
 	step = policy_reuse_next(u);
 	if (step == REUSE_ASK)
 		leave_question(c, u);

@@ -65,35 +65,6 @@ void *rt_request_next_done(int *out_result);
 /* Before rt_comm_destroy(): what is in flight ends. Not for ever: what a peer has never started,
  * nor ever will, is given up, with -ECANCELED. */
 void rt_requests_end(struct rt_comm *c);
-/* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. */
-struct rt_window {
-	uint64_t from, to;
-	struct rt_hole {
-		uint64_t from, to;
-	} holes[2]; /* of which these are left out: [from, to) */
-};
-
-static inline bool rt_hole_has(struct rt_hole h, uint64_t bytes)
-{
-	return bytes >= h.from && bytes < h.to;
-}
-static inline bool rt_window_has(const struct rt_window *w, uint64_t bytes)
-{
-	return bytes >= w->from && bytes <= w->to && !rt_hole_has(w->holes[0], bytes) &&
-	       !rt_hole_has(w->holes[1], bytes);
-}
-
-extern struct rt_window rt_request_window[COLL_COUNT];
-/* What lies below it, or in one of its holes, goes to the library without another look. */
-extern struct rt_window rt_request_gate[COLL_COUNT];
-/* Those of them that are taken whatever buffers they use, and from which size on in such as are
- * used again. */
-extern struct rt_window rt_request_always[COLL_COUNT];
-extern uint64_t rt_request_again_bytes[COLL_COUNT];
-static inline bool rt_request_takes_always(enum coll kind, uint64_t bytes)
-{
-	return rt_window_has(&rt_request_always[kind], bytes);
-}
 /*
  * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks
  * agreed on in the last blocking collective of the communicator, as a nonblocking one must not wait
@@ -106,10 +77,8 @@ bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);
 /* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
 bool rt_request_suits(const struct rt_comm *c);
-/* Each that would have been taken wishes so much for its communicator to be connected, the same on
- * all ranks; more than the patience together, and it is. */
-uint32_t rt_request_connect_credit(enum coll kind, uint64_t bytes);
-uint32_t rt_request_connect_threshold(void);
+/* Credit above which a communicator is connected for its nonblocking calls. */
+uint32_t rt_connect_threshold(void);
 
 /* One a waiting thread; zeroed at the beginning. */
 struct rt_nap {

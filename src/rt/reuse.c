@@ -76,15 +76,16 @@ static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call
 
 int rt_takes(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][kind];
 	uint64_t again = 0, always = 0;
 	struct policy_reuse *u;
 
 	c->reuse_now = NULL;
 	if (c->is_crowded)
-		policy_crowded_bytes(kind, c->host, node_size(c->group), &again, &always);
+		rt_crowded(kind, node_size(c->group), &again, &always);
 	if (bytes < again)
 		return 0;
-	if (bytes >= always && rt_takes_always(kind, bytes))
+	if (bytes >= always && policy_admit(gate, bytes) == ADMIT_ALWAYS)
 		return 1;
 	u = &c->reuse[kind][policy_size_class(bytes)];
 	switch (policy_reuse_next(u)) {

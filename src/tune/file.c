@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding a tune file, and reading it: lines, in the order of a struct reader's steps. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "tune/tune.h"
 #include "tune/tune_paths.h"
 
+#define SHIPPED_NAME "host-mpi.tune"
 #define FILE_BYTES (32u << 10) /* longest file; one of `sluice tune` has 4 KiB */
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -107,6 +110,12 @@ struct reader {
 	const char *mpi; /* "": any */
 	struct tune_result *out;
 	unsigned seen; /* heads, a bit each */
+	int (*set)(void *arg, const char *name, const char *value);
+	void *arg;
+	unsigned needed;   /* heads that stand before the first value, a bit each */
+	bool has_sections; /* one for each kind of MPI */
+	bool skips;        /* the lines of this section are another MPI's */
+	bool has_matched;  /* a section was this MPI's */
 };
 
 enum { HEAD_FORMAT, HEAD_VERSION, HEAD_HOST, HEAD_MACHINE, HEAD_MPI, HEADS };
@@ -156,6 +165,11 @@ static int check_head(struct reader *r, int head, const char *value)
 				      ours);
 		return 0;
 	default:
+		if (r->has_sections) {
+			r->skips = r->has_matched || fnmatch(value, r->mpi, 0);
+			r->has_matched |= !r->skips;
+			return 0;
+		}
 		if (r->mpi[0] && strcmp(value, r->mpi))
 			return refuse(r->out, "it was measured with %.60s, and this is %.60s",
 				      value, r->mpi);
@@ -168,20 +182,24 @@ static int read_value(struct reader *r, char *line, int number)
 	char *equals = strchr(line, '=');
 	int ret;
 
-	if (r->seen != (1u << HEADS) - 1)
+	if (r->skips)
+		return 0;
+	if (r->seen != r->needed)
 		return refuse(r->out,
 			      "its line %d stands before all of sluice-tune, version, host, "
 			      "machine and mpi",
 			      number);
-	*equals = '\0';
-	ret = base_option_tune(line, equals + 1);
+	*equals++ = '\0';
+	line[strcspn(line, " \t")] = '\0';
+	equals += strspn(equals, " \t");
+	ret = r->set(r->arg, line, equals);
 	if (ret == -ENOENT)
 		return refuse(r->out, "its line %d: %.60s is not an option", number, line);
 	if (ret == -EPERM)
 		return refuse(r->out, "its line %d: %.60s cannot be set there", number, line);
 	if (ret)
 		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line,
-			      equals + 1);
+			      equals);
 	r->out->values++;
 	return 0;
 }
@@ -200,10 +218,10 @@ static int read_line(struct reader *r, char *line, int number)
 		if (!strncmp(line, head_names[head], len) && line[len] == ' ')
 			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
 	}
-	if (!strncmp(line, "SLUICE", 6) && strchr(line, '='))
-		return read_value(r, line, number);
 	if (!r->seen)
 		return refuse(r->out, "it is no tune file");
+	if (strchr(line, '='))
+		return read_value(r, line, number);
 	return refuse(r->out, "its line %d is neither a value nor a comment", number);
 }
 
@@ -226,26 +244,24 @@ static int read_all(int fd, char *text, size_t cap)
 	return strlen(text) == used ? 0 : -EILSEQ;
 }
 
-static void load_text(const char *mpi, char *text, struct tune_result *out)
+static void load_text(struct reader *r, char *text)
 {
-	struct reader r = { .mpi = mpi, .out = out };
 	int number = 1, ret = 0;
 	char *line;
 
 	while (!ret && (line = strsep(&text, "\n")))
-		ret = read_line(&r, line, number++);
-	if (!ret && r.seen != (1u << HEADS) - 1)
-		ret = refuse(out, r.seen ? "its end is missing" : "it is no tune file");
-	out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
-	if (ret) {
-		base_options_untune(false);
-		out->values = 0;
-	}
+		ret = read_line(r, line, number++);
+	if (!ret && r->seen != r->needed)
+		ret = refuse(r->out, r->seen ? "its end is missing" : "it is no tune file");
+	r->out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
+	if (ret)
+		r->out->values = 0;
 }
 
 /* False: there is no such file. */
-static bool load_file(const char *mpi, const char *path, struct tune_result *out)
+static bool load_path(struct reader *r, const char *path)
 {
+	struct tune_result *out = r->out;
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
 	char text[FILE_BYTES];
 
@@ -259,9 +275,56 @@ static bool load_file(const char *mpi, const char *path, struct tune_result *out
 		out->state = TUNE_REFUSED;
 		refuse(out, "it cannot be read: %s", strerror(-ret));
 	} else {
-		load_text(mpi, text, out);
+		load_text(r, text);
 	}
 	return true;
+}
+
+static int set_option(void *arg, const char *name, const char *value)
+{
+	return base_option_tune(name, value);
+}
+
+static bool load_file(const char *mpi, const char *path, struct tune_result *out)
+{
+	struct reader r = { .mpi = mpi, .out = out, .set = set_option,
+			    .needed = (1u << HEADS) - 1 };
+	bool exists = load_path(&r, path);
+
+	if (exists && out->state == TUNE_REFUSED)
+		base_options_untune(false);
+	return exists;
+}
+
+void tune_shipped_path(char *out, size_t cap)
+{
+	static const char *const up[] = { "..", "../..", "../../.." };
+	const char *slash;
+	Dl_info here;
+
+	if (dladdr(up, &here) && here.dli_fname && (slash = strrchr(here.dli_fname, '/')))
+		for (size_t i = 0; i < BASE_ARRAY_LEN(up); i++) {
+			snprintf(out, cap, "%.*s/%s/share/sluice/" SHIPPED_NAME,
+				 (int)(slash - here.dli_fname), here.dli_fname, up[i]);
+			if (!access(out, R_OK))
+				return;
+		}
+	snprintf(out, cap, TUNE_DATADIR "/sluice/" SHIPPED_NAME);
+}
+
+void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
+		       void *arg, struct tune_result *out)
+{
+	struct reader r = { .mpi = mpi, .out = out, .set = set, .arg = arg, .has_sections = true,
+			    .needed = 1u << HEAD_FORMAT | 1u << HEAD_MPI };
+	char path[PATH_MAX];
+
+	*out = (struct tune_result){ .state = TUNE_ABSENT };
+	tune_shipped_path(path, sizeof path);
+	if (!load_path(&r, path)) {
+		snprintf(out->path, sizeof out->path, "%s", path);
+		refuse(out, "it does not exist");
+	}
 }
 
 void tune_load(const char *mpi, struct tune_result *out)

@@ -16,7 +16,8 @@
  *   host node17                        or *
  *   machine GenuineIntel 6 207 ...     os_machine_text()
  *   mpi MPICH 5.0.2                    tune_mpi_name()
- *   SLUICE_XFER_FRAGMENT=256K          values, as in the environment
+ *   xfer_fragment = 256K               values: tuning values, and options by their variables
+ *   SLUICE_EARLY_MIN = 1M
  *
  * A file that is not for this machine, version and MPI, or has a mistake, is refused as a whole,
  * with one reason; the program then runs with the defaults. Ranks find the same file, as they are
@@ -56,6 +57,15 @@ struct tune_result {
  * let its values be in force.
  */
 void tune_load(const char *mpi, struct tune_result *out);
+/*
+ * Read the figures of host MPIs that the package ships (policy/host-mpi.tune), a file of the same
+ * syntax with a section for each kind: the section begins with "mpi PATTERN", and the first one whose
+ * pattern matches `mpi` is in force. set() gets each of its lines; not 0: the file is refused.
+ */
+void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
+		       void *arg, struct tune_result *out);
+/* Where this file is: beside the library or the program that asks. */
+void tune_shipped_path(char *out, size_t cap);
 /* "vm.mpich-5.0.2.tune", for this machine, or for all of its kind. */
 void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap);
 /* The folders that are looked through, in this order: the user's, /etc/sluice, the installation's.

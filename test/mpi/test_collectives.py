@@ -7,12 +7,12 @@ from support.behaviours import cases
 
 FAMILIES = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
             'VECTOR']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{family}': 'on' for family in FAMILIES}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{family}': 'on' for family in FAMILIES}}
 CONFIGS = {
     'taken': TAKEN,
     'adopted': {**TAKEN, 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '0',
-                'SLUICE_REGION_ADOPT_MIN': '4K'},
-    'pieces': {**TAKEN, 'SLUICE_FAULT': 'piece:all'},
+                'region_adopt_min': '4K'},
+    'pieces': {**TAKEN, 'fault': 'piece:all'},
     'default': {},
 }
 
@@ -54,7 +54,7 @@ test_errors_of_collectives.program = 'wrong_collectives.c'
 @pytest.mark.parametrize('name', ['mpich', pytest.param('openmpi', marks=pytest.mark.complete)])
 def test_between_parts_others_may_write(name, get_mpi, runner, with_sluice):
     runner.check(get_mpi(name), 'threads.c', 2, 'between_parts_others_may_write', sluice=with_sluice,
-                 env={**CONFIGS['adopted'], 'SLUICE_COLL_NONBLOCKING': 'on'})
+                 env={**CONFIGS['adopted'], 'coll:nonblocking': 'on'})
 
 
 test_moves.program, test_reductions.program = 'moves.c', 'reductions.c'

@@ -15,26 +15,26 @@ from support.behaviours import Runner, behaviours
 from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '16K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'OMP_NUM_THREADS': '4'}
 LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 # Not only those kinds that are taken anyhow.
 FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
             'VECTOR')
-KINDS = {f'SLUICE_COLL_{family}': 'on' for family in FAMILIES}
+KINDS = {f'coll:{family}': 'on' for family in FAMILIES}
 GUARDS = ['uffd', 'mremap', 'mprotect']
 FAULTY = {'SLUICE_ENGINE': 'fault'}
 ENGINES = {
     'sw': {'SLUICE_ENGINE': 'sw', 'SLUICE_WORKER_KIND': 'thread'},
     # not at idle priority: no CPU is idle in tests
-    'process': {'SLUICE_WORKER_KIND': 'process', 'SLUICE_ENGINE_CPUS': '0-1',
-                'SLUICE_FAULT': 'worker_idle:all'},
+    'process': {'SLUICE_WORKER_KIND': 'process', 'worker_cpus': '0-1',
+                'fault': 'worker_idle:all'},
     # so slow that nearly every buffer is still guarded when it is touched, which is looked at
-    'delay': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'delay=1500', 'HARNESS_LOOK': '1'},
-    'rate': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'rate=1G'},
-    'error': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'error=3'},
-    'hang': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'hang=3', 'SLUICE_ENGINE_TIMEOUT': '50'},
+    'delay': {**FAULTY, 'engine_fault': 'delay=1500', 'HARNESS_LOOK': '1'},
+    'rate': {**FAULTY, 'engine_fault': 'rate=1G'},
+    'error': {**FAULTY, 'engine_fault': 'error=3'},
+    'hang': {**FAULTY, 'engine_fault': 'hang=3', 'engine_timeout': '50'},
     'none': {'SLUICE_ENGINE': 'none'},
 }
 C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c', 'early_forks.c',
@@ -279,7 +279,7 @@ def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
 
 
 # at its first copy, so that it is the one that is looked at
-ROOT_HANGS = {'hang': {'SLUICE_ENGINE_FAULT': 'hang=1'}}
+ROOT_HANGS = {'hang': {'engine_fault': 'hang=1'}}
 
 
 @pytest.mark.parametrize('engine', ['hang', pytest.param('sw', marks=BY_NAME),
@@ -305,7 +305,7 @@ def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path)
     """In how many of four touches a function of the program ran in the host MPI, while the program
     held a lock."""
     notes, _ = check_one(get_mpi(name), 'early_inside.c', 2, behaviour, with_sluice,
-                         {**EARLY, 'SLUICE_COLL_NONBLOCKING': 'off', 'SLUICE_GUARD_KIND': guard,
+                         {**EARLY, 'coll:nonblocking': 'off', 'SLUICE_GUARD_KIND': guard,
                           'SLUICE_FAULT_PROGRESS': progress}, tmp_path / 'stats')
     return sum(int(re.search(r'(\d+) of', note).group(1)) for note in notes)
 

@@ -35,7 +35,7 @@ def test_solver(name, example, arguments, says, sluice, get_mpi, tmp_path):
                     program, '-lm'],
                    check=True, env=mpi.env(), timeout=120)
     kinds = ('ALLTOALL', 'ALLREDUCE', 'NONBLOCKING')
-    taken = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in kinds}}
+    taken = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in kinds}}
     options = taken if sluice else {}
     result = mpi.launch(4, program, *arguments, sluice=sluice, env=options)
     assert result.status == 0 and says in result.out, result.explain()

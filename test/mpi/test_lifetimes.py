@@ -6,7 +6,7 @@ import pytest
 from support.behaviours import cases
 
 KINDS = ['ALLGATHER', 'ALLREDUCE', 'NONBLOCKING']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 CONFIGS = {'taken': TAKEN, 'default': {}}
 
 

@@ -12,7 +12,7 @@ from support.mpi import EARLY
 KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER',
          'SCAN', 'VECTOR',
          'NEIGHBOR', 'NONBLOCKING', 'BARRIER']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 CONFIGS = {'taken': TAKEN, 'early': {**TAKEN, **EARLY, 'SLUICE_GUARD_KIND': 'uffd'}, 'default': {}}
 
 

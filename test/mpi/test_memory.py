@@ -9,14 +9,14 @@ from support.behaviours import cases
 from support.build import compile_once
 from support.paths import PROGRAMS, SOURCES
 
-ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
 CONFIGS = {
     # adopted at the first use, and looked for
     'adopt': {**ADOPT, 'HARNESS_ADOPTS': '1', 'SLUICE_REGION_KIND': 'arena'},
     # as users have it: adoption comes when a buffer has earned it
     'default': {},
     # caches so small that everything is evicted all the time
-    'tight': {**ADOPT, 'SLUICE_REGION_MAX': '2', 'SLUICE_REGION_POOL': '0'},
+    'tight': {**ADOPT, 'region_max': '2', 'region_pool': '0'},
     'cma': {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_KIND': 'cma'},
 }
 

@@ -15,8 +15,8 @@ from support.behaviours import cases
 from support.paths import ROOT, SOURCES
 
 TABLE = ROOT / 'src/mpi/front/functions.table'
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_RT_EARLY_WAIT': '0'}
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'early_wait': '0'}
 CONFIGS = {
     'early': EARLY,
     'mprotect': {**EARLY, 'SLUICE_GUARD_KIND': 'mprotect'},

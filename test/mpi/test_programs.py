@@ -74,7 +74,7 @@ def test_fortran(name, how, threshold, get_mpi, with_sluice, tmp_path):
 def test_fortran_requests(name, how, get_mpi, with_sluice, tmp_path):
     """Requests of ours and of the library's, completed from Fortran."""
     mpi = get_mpi(name)
-    kinds = {f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'ALLGATHER', 'ALLREDUCE', 'NONBLOCKING')}
+    kinds = {f'coll:{kind}': 'on' for kind in ('BCAST', 'ALLGATHER', 'ALLREDUCE', 'NONBLOCKING')}
     passed(mpi.launch(2, mpi.build(f'fortran_requests_{how}.f90'), sluice=with_sluice,
                       env={**ONE_BYTE, **kinds, 'SLUICE_STATS': str(tmp_path / 'stats')}), 'fortran')
     if with_sluice:
@@ -87,7 +87,7 @@ def test_fortran_requests(name, how, get_mpi, with_sluice, tmp_path):
 def test_fortran_persistent(name, how, get_mpi, with_sluice, tmp_path):
     """Persistent collectives of ours among the library's messages, started and completed from Fortran."""
     mpi = get_mpi(name)
-    kinds = {f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'ALLGATHER', 'ALLREDUCE', 'NONBLOCKING')}
+    kinds = {f'coll:{kind}': 'on' for kind in ('BCAST', 'ALLGATHER', 'ALLREDUCE', 'NONBLOCKING')}
     passed(mpi.launch(2, mpi.build(f'fortran_persistent_{how}.f90'), sluice=with_sluice,
                       env={**ONE_BYTE, **kinds, 'SLUICE_STATS': str(tmp_path / 'stats')}), 'fortran')
     if with_sluice: # each start counts
@@ -136,7 +136,7 @@ def test_spawn(name, children, get_mpi, with_sluice):
 def test_nodes(name, nodes, get_mpi, with_sluice):
     """Ranks that say they are on different machines; communicators that span them are passed on."""
     mpi = get_mpi(name)
-    rank_env = [{'SLUICE_NODE_NAME': node} for node in nodes]
+    rank_env = [{'node_name': node} for node in nodes]
     wanted = ['bcast_any_root', 'gather_any_root', 'split_dup_free', 'inter_communicator']
     result = mpi.launch(len(nodes), mpi.build('semantics.c'), *wanted, sluice=with_sluice, env=ONE_BYTE,
                         rank_env=rank_env)

@@ -7,16 +7,16 @@ from support.mpi import EARLY
 
 KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR',
          'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 CONFIGS = {
     'default': {},
     'taken': TAKEN,
     'adopt': {**TAKEN, 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '1',
-              'SLUICE_REGION_ADOPT_MIN': '4K'},
+              'region_adopt_min': '4K'},
     # a queue behind few places
-    'few': {**TAKEN, 'SLUICE_FAULT': 'slots:all'},
+    'few': {**TAKEN, 'fault': 'slots:all'},
     # movers in the process, whoever has a CPU
-    'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'SLUICE_ENGINE_CPUS': '0-1',
+    'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'worker_cpus': '0-1',
                 'SLUICE_WORKERS': '2'},
 }
 
@@ -127,7 +127,7 @@ def test_ends_of_persistent_requests(mpi, ranks, config, behaviour, get_mpi, run
 
 def with_fault_on(rank, fault, mpi, program, *names, ranks=2, env=None):
     """One rank cannot do something; what all say."""
-    faults = [{'SLUICE_FAULT': fault if r == rank else ''} for r in range(ranks)]
+    faults = [{'fault': fault if r == rank else ''} for r in range(ranks)]
     return mpi.launch(ranks, mpi.build(program), *names, env={**TAKEN, **(env or {})}, rank_env=faults,
                       timeout=100)
 

@@ -9,7 +9,7 @@ CONFIGS = {
     'default': {},
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'arena',
-              'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '4K'},
+              'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '4K'},
     'cma': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'cma'},
     'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
 }

@@ -12,8 +12,8 @@ from support.behaviours import Report, behaviours
 from support.mpi import EARLY
 
 # Segments so small that every message has several; all that can be served is.
-SMALL = {'SLUICE_HIER': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
-         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER',
+SMALL = {'SLUICE_HIER': 'on', 'hier_segment': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
+         **{f'coll:{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER',
                                                      'SCATTER', 'ALLTOALL',
                                                 'REDUCE_SCATTER', 'BARRIER')}}
 LIMIT = 250
@@ -106,7 +106,7 @@ def test_who_is_late_gets_what_was_sent(get_mpi, get_hosts, with_sluice):
     """In the middle of a chain, and at its end."""
     name = 'who_is_late_gets_what_was_sent'
     check(run(get_hosts(3), get_mpi('mpich'), [1, 1, 2], 'spanning.c', name,
-              env={**SMALL, 'SLUICE_SPAN_SEGMENT': '160K'}, sluice=with_sluice), [name], with_sluice)
+              env={**SMALL, 'hier_segment': '160K'}, sluice=with_sluice), [name], with_sluice)
 
 
 @one_place
@@ -123,7 +123,7 @@ REQUESTS = ['requests_over_nodes', 'blocking_ones_come_after_requests',
 @one_place
 def test_nonblocking(mpi, ranks, get_mpi, get_hosts, with_sluice):
     result = run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *REQUESTS,
-                 env={**SMALL, 'SLUICE_COLL_NONBLOCKING': 'on', 'SLUICE_COLL_GATHER': 'on'},
+                 env={**SMALL, 'coll:nonblocking': 'on', 'coll:gather': 'on'},
                  sluice=with_sluice)
     report = check(result, REQUESTS, with_sluice)
     has_threads = '1' in report.notes['requests_over_nodes'][0].split()
@@ -136,7 +136,7 @@ def test_nonblocking_ones_are_served_where_threads_may_call(threads, get_mpi, ge
     """Elsewhere nobody could make them progress while this rank is in a call of the library's."""
     name = 'every_form_of_wait_and_test_completes_collectives_among_messages'
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'requests.c', name,
-                 env={**SMALL, 'SLUICE_COLL_NONBLOCKING': 'on', 'HARNESS_THREAD_MULTIPLE': threads})
+                 env={**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': threads})
     check(result, [name], True)
     assert [n > 0 for n in counted(result, 'bcast_taken')] == [threads == '1'] * 3, result.explain()
 
@@ -174,7 +174,7 @@ def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
 def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     name = 'ranks_may_lie_in_any_order'
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', name, env=SMALL,
-                 rank_env=[{'SLUICE_SPAN_SEGMENT': '32K'}] * 2 + [{'SLUICE_SPAN_SEGMENT': '64K'}])
+                 rank_env=[{'hier_segment': '32K'}] * 2 + [{'hier_segment': '64K'}])
     check(result, [name], False)
     assert counted(result, 'hier_taken') == [0, 0, 0]
 
@@ -183,12 +183,12 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
 # -----------------------------------------------------------------------------------------------
 # Ranks that say on which node they are, in any order: what does not need another network.
 
-ALL = {**SMALL, 'SLUICE_COLL_NONBLOCKING': 'on', 'HARNESS_THREAD_MULTIPLE': '1'}
+ALL = {**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': '1'}
 
 
 def run_named(mpi, nodes, program, *names, env=ALL, sluice=True, faults=None):
     """faults: by rank."""
-    rank_env = [{'SLUICE_NODE_NAME': node, 'SLUICE_FAULT': (faults or {}).get(r, '')} for r,
+    rank_env = [{'node_name': node, 'fault': (faults or {}).get(r, '')} for r,
                 node in enumerate(nodes)]
     return mpi.launch(len(nodes), mpi.build(program), *names, sluice=sluice, rank_env=rank_env, env=env,
                       timeout=LIMIT)
@@ -213,7 +213,7 @@ def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
     """Memory is adopted by a thread of ours while the program goes on."""
     name = 'between_parts_others_may_write'
     check(run_named(get_mpi(mpi), nodes, 'threads.c', name, sluice=with_sluice, env={
-        **ALL, 'SLUICE_SPAN_SEGMENT': '0', 'SLUICE_REGION_KIND': 'arena',
+        **ALL, 'hier_segment': '0', 'SLUICE_REGION_KIND': 'arena',
         'SLUICE_REGION_ADOPT_AFTER': '0'}), [name], with_sluice)
 
 
@@ -225,7 +225,7 @@ EARLY_NAMED = [('mpich', 'aab', 'uffd')] + [pytest.param(mpi, nodes, guard, mark
 @pytest.mark.parametrize('mpi, nodes, guard', EARLY_NAMED)
 def test_what_is_pending_inside_a_node(mpi, nodes, guard, get_mpi, with_sluice):
     names = ['what_is_pending_is_sent_on', 'what_is_pending_is_received_into']
-    env = {**SMALL, **EARLY, 'SLUICE_SPAN_SEGMENT': '64K', 'SLUICE_GUARD_KIND': guard, 'NODES': nodes}
+    env = {**SMALL, **EARLY, 'hier_segment': '64K', 'SLUICE_GUARD_KIND': guard, 'NODES': nodes}
     result = run_named(get_mpi(mpi), nodes, 'spanning_early.c', *names, env=env, sluice=with_sluice)
     check(result, names, with_sluice)
     assert not with_sluice or sum(counted(result, 'early')), result.explain()
@@ -237,13 +237,13 @@ def test_what_is_pending_inside_a_node(mpi, nodes, guard, get_mpi, with_sluice):
 def test_what_is_known_to_be_right(mpi, nodes, program, get_mpi, with_sluice):
     """Programs that pass inside a node pass in segments of a few elements."""
     names = [name for name, ranks in behaviours(program) if ranks <= len(nodes)]
-    env = {**ALL, 'SLUICE_SPAN_SEGMENT': '600' if program == 'matrix.c' else '4K', 'HARNESS_EACH': '2000'}
+    env = {**ALL, 'hier_segment': '600' if program == 'matrix.c' else '4K', 'HARNESS_EACH': '2000'}
     check(run_named(get_mpi(mpi), nodes, program, *names, sluice=with_sluice, env=env), names, with_sluice)
 
 
 def test_segments_shorter_than_a_node_has_ranks(get_mpi):
     check(run_named(get_mpi('mpich'), 'aabab', 'spanning.c', 'few_bytes',
-                    env={**ALL, 'SLUICE_SPAN_SEGMENT': '1'}),
+                    env={**ALL, 'hier_segment': '1'}),
           ['few_bytes'], True)
 
 
@@ -284,7 +284,7 @@ FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
 
 @pytest.mark.parametrize('kind, rank, fault, told', FAILURES)
 def test_an_error_reaches_all_who_need_to_know(kind, rank, fault, told, get_mpi, get_hosts):
-    rank_env = [{'SLUICE_FAULT': fault if r == rank else ''} for r in range(4)]
+    rank_env = [{'fault': fault if r == rank else ''} for r in range(4)]
     result = run(get_hosts(3), get_mpi('mpich'), [2, 2], 'spanning.c', f'failed_{kind}', env=SMALL,
                  rank_env=rank_env)
     report = check(result, [f'failed_{kind}'], False)
@@ -330,7 +330,7 @@ def run_broken(some, mpi, kind, how, tmp_path):
     thread = breaks(some, 'spanning_cut', ready, how)
     try:
         return run(some, mpi, [2, 1], 'spanning_cut.c', kind, str(1 << 18), ready.path,
-                   env={**SMALL, 'SLUICE_SPAN_SEGMENT': '64K', 'SLUICE_COLL_NONBLOCKING': 'on'})
+                   env={**SMALL, 'hier_segment': '64K', 'coll:nonblocking': 'on'})
     finally:
         ready.over.set()
         thread.join()

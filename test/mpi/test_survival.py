@@ -19,7 +19,7 @@ from support.mpi import EARLY
 from support.paths import ROOT, SLUICE
 
 WANTED = ['bcast_any_root', 'gather_any_root', 'same_buffer_many_times', 'split_dup_free']
-ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
 
 
 def passed(result, names=WANTED):
@@ -123,7 +123,7 @@ def test_survivors_say_who_died(kind, what, ranks, victim, get_mpi, with_sluice,
 
 
 KINDS = ['BCAST', 'ALLTOALL', 'ALLREDUCE', 'NONBLOCKING']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 
 
 @pytest.mark.alone
@@ -260,7 +260,7 @@ def test_file_systems(name, mount, get_mpi, with_sluice):
 
 WRONG = {
     'name': ({'SLUICE_COL_THRESHOLD': '1'}, ['SLUICE_COL_THRESHOLD', 'SLUICE_COLL_THRESHOLD']),
-    'range': ({'SLUICE_REGION_MAX': '-5'}, ['SLUICE_REGION_MAX', '0', '16384']),
+    'range': ({'region_max': '-5'}, ['region_max', '0', '16384']),
     'choice': ({'SLUICE_REGION_KIND': 'magic'}, ['SLUICE_REGION_KIND', 'staged']),
     'unit': ({'SLUICE_COLL_THRESHOLD': '12Q'}, ['SLUICE_COLL_THRESHOLD', '12Q']),
 }
@@ -308,7 +308,7 @@ def test_injected_failures(fault, get_mpi, with_sluice):
     if not with_sluice:
         pytest.skip('--plain')
     mpi = get_mpi('mpich')
-    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**ADOPT, 'SLUICE_FAULT': fault}))
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**ADOPT, 'fault': fault}))
 
 
 @pytest.mark.parametrize('guard', ['mprotect', 'mremap'])
@@ -318,5 +318,5 @@ def test_refused_copies_after_leaving(guard, get_mpi, with_sluice):
     if not with_sluice:
         pytest.skip('--plain')
     mpi = get_mpi('mpich')
-    env = {**EARLY, **ADOPT, 'SLUICE_FAULT': 'vm_copy:all', 'SLUICE_GUARD_KIND': guard}
+    env = {**EARLY, **ADOPT, 'fault': 'vm_copy:all', 'SLUICE_GUARD_KIND': guard}
     passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env=env))

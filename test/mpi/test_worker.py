@@ -14,11 +14,12 @@ import uuid
 import pytest
 
 from support import job
+from support.options import spelled
 from support.paths import SLUICE
 
-PROCESS = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
+PROCESS = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '16K',
            'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKER_KIND': 'process',
-           'SLUICE_ENGINE_CPUS': '0-1', 'SLUICE_FAULT': 'worker_idle:all', 'SLUICE_LOG': 'info'}
+           'worker_cpus': '0-1', 'fault': 'worker_idle:all', 'SLUICE_LOG': 'info'}
 BY_NAME = pytest.mark.complete
 SERVED = re.compile(r'worker process (\d+) moves')
 ENDS = ['finalize', '_exit', 'mpi_abort', 'kill', 'exec']
@@ -82,7 +83,7 @@ class Running:
         self.child = subprocess.Popen(
             [str(a) for a in (mpi.mpiexec, '-n', ranks, SLUICE, 'run', mpi.build('early_random.c'),
                               'random_operations')],
-            env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=spelled(env), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True)
         self.workers = []
 
@@ -124,7 +125,7 @@ def test_it_dies_with_a_job_that_is_killed(name, get_mpi):
                                          pytest.param('openmpi', 'mremap', marks=BY_NAME)])
 def test_a_job_goes_on_without_it(name, guard, how, get_mpi, tmp_path):
     """Killed in the middle of whatever it was copying, nothing is lost."""
-    run = Running(get_mpi(name), 4, {'SLUICE_GUARD_KIND': guard, 'SLUICE_ENGINE_TIMEOUT': '100'})
+    run = Running(get_mpi(name), 4, {'SLUICE_GUARD_KIND': guard, 'engine_timeout': '100'})
     worker = run.worker()
     time.sleep(1.5)
     os.kill(worker, getattr(signal, how))

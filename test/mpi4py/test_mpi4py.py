@@ -24,12 +24,12 @@ GROUPS = {'collectives': ['cco'], 'messages': ['p2p', 'pack', 'datatype'], 'one_
 BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 # Everything adopted at once and returned from early, whether it pays or not; with broadcasts of our own
 # under way beside the suite's tests.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '4K',
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '4K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1'}
 KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
          'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR',
          'BARRIER']
-TAKEN = {f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}
+TAKEN = {f'coll:{kind}': 'on' for kind in KINDS}
 # taken: every collective there is, whether it pays or not
 THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'taken': {**TAKEN, 'SLUICE_COLL_THRESHOLD': '1'},
               'default': {},

@@ -27,25 +27,25 @@ ENV = {
              'SLUICE_WORKER_KIND': 'thread'},
 }
 # Everything returned from early. userfaultfd is taken where it can be had.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '16K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'HARNESS_TRIALS': '6', 'HARNESS_COUNT': '3000', 'HARNESS_STEPS': '60'}
 KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR',
          'NEIGHBOR', 'BARRIER',
          'NONBLOCKING']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS},
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS},
          'CHECK_REQUESTS': '500',
          'HARNESS_STEPS': '250'}
 WAYS = {
     'default': {},
     # requests: all of them, with a queue behind few places
     'taken': TAKEN,
-    'taken_few': {**TAKEN, 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-                  'SLUICE_FAULT': 'slots:all'},
-    'taken_early': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd', 'SLUICE_FAULT': 'slots:all'},
+    'taken_few': {**TAKEN, 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
+                  'fault': 'slots:all'},
+    'taken_early': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd', 'fault': 'slots:all'},
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
-              'SLUICE_REGION_ADOPT_MIN': '16K'},
+              'region_adopt_min': '16K'},
     'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
     'early': {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'},
     'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},

@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.complete, pytest.mark.timeout(5400)]
 WAYS = {
     'sw': {'SLUICE_ENGINE': 'sw'},
     'none': {'SLUICE_ENGINE': 'none'},
-    'delay': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'delay=300'},
-    'error': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'error=50'},
-    'short': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'short=20'},
-    'hang': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'hang=200', 'SLUICE_ENGINE_TIMEOUT': '50'},
-    'few_regions': {'SLUICE_REGION_MAX': '2', 'SLUICE_REGION_POOL': '0'},
-    'small_fragments': {'SLUICE_XFER_FRAGMENT': '16K', 'SLUICE_ENGINE_DEPTH': '8'},
+    'delay': {'SLUICE_ENGINE': 'fault', 'engine_fault': 'delay=300'},
+    'error': {'SLUICE_ENGINE': 'fault', 'engine_fault': 'error=50'},
+    'short': {'SLUICE_ENGINE': 'fault', 'engine_fault': 'short=20'},
+    'hang': {'SLUICE_ENGINE': 'fault', 'engine_fault': 'hang=200', 'engine_timeout': '50'},
+    'few_regions': {'region_max': '2', 'region_pool': '0'},
+    'small_fragments': {'xfer_fragment': '16K', 'engine_depth': '8'},
 }
 GUARDS = ['uffd', 'steal', 'mprotect']
 JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]

@@ -9,8 +9,8 @@ from support import mpi as mpis
 from support.behaviours import Runner, cases
 
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(1800)]
-ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
-WAYS = {'default': {}, 'adopt': ADOPT, 'tight': {**ADOPT, 'SLUICE_REGION_MAX': '2'},
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
+WAYS = {'default': {}, 'adopt': ADOPT, 'tight': {**ADOPT, 'region_max': '2'},
         'cma': {'SLUICE_REGION_KIND': 'cma', 'SLUICE_COLL_THRESHOLD': '1'},
         'staged': {'SLUICE_REGION_KIND': 'staged', 'SLUICE_COLL_THRESHOLD': '1'}}
 
@@ -78,7 +78,7 @@ def test_intel_benchmarks_complete(ranks, with_sluice):
 KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER',
          'SCAN', 'VECTOR',
          'NEIGHBOR', 'NONBLOCKING', 'BARRIER']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 WHOLE = {'taken': TAKEN, 'early': {**TAKEN, **mpis.EARLY, 'SLUICE_GUARD_KIND': 'uffd'}}
 
 

@@ -12,6 +12,8 @@ import subprocess
 import time
 import uuid
 
+from .options import spelled
+
 TOKEN = 'HARNESS_RUN'
 
 
@@ -81,7 +83,7 @@ def run(argv, env, timeout, cwd=None, show_env=None):
     """Run argv with the whole environment `env`; show_env is the part worth showing to people."""
     token = uuid.uuid4().hex
     start = time.monotonic()
-    child = subprocess.Popen([str(a) for a in argv], env={**env, TOKEN: token}, cwd=cwd, text=True,
+    child = subprocess.Popen([str(a) for a in argv], env={**spelled(env), TOKEN: token}, cwd=cwd, text=True,
                              errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
     timed_out = False
@@ -92,5 +94,5 @@ def run(argv, env, timeout, cwd=None, show_env=None):
         end_all(token, grace=0)
         out, err = child.communicate()
     leftovers = end_all(token, grace=0 if timed_out else 3.0)
-    return Result(argv, show_env or {}, child.returncode, out, err, time.monotonic() - start, timed_out,
+    return Result(argv, spelled(show_env or {}), child.returncode, out, err, time.monotonic() - start, timed_out,
                   leftovers)

@@ -4,6 +4,7 @@ import os
 import shutil
 
 from . import job
+from .options import is_short, spelled
 from .build import compile_once
 from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
@@ -29,9 +30,9 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
-         'SLUICE_ENGINE_CPUS': '1'}
+         'worker_cpus': '1'}
 forced = {} # --early: what a test says itself counts more
 
 
@@ -86,7 +87,9 @@ class Mpi:
         else:
             line = [*outer, self.mpiexec, *launcher]
             for rank, more in enumerate(rank_env):
-                own = ['env', *[f'{k}={v}' for k, v in more.items()]]
+                # a list of this rank replaces the list of all ranks
+                own = spelled({**{k: v for k, v in (env or {}).items() if is_short(k)}, **more})
+                own = ['env', *[f'{k}={v}' for k, v in own.items()]]
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]
         env = {**(forced if sluice else {}), **(env or {})}
         whole = {**self.env(), **env}

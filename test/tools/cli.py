@@ -7,6 +7,8 @@ import os
 import pathlib
 import subprocess
 
+from support.options import spelled
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PREFIX = pathlib.Path(os.environ.get('TEST_PREFIX') or ROOT / 'build/prefix')
 SLUICE = PREFIX / 'bin/sluice'
@@ -22,7 +24,7 @@ def plain_env(**more):
            if not k.startswith(('SLUICE', 'LD_') + RANKS)}
     env['XDG_CONFIG_HOME'] = NO_FOLDER  # what somebody has tuned here must not change what is tested
     env.update(more)
-    return {k: str(v) for k, v in env.items() if v is not None}
+    return spelled({k: v for k, v in env.items() if v is not None})
 
 
 def sluice(*args, env=None, program=SLUICE, **popen):

@@ -44,7 +44,7 @@ def test_text_and_json_have_the_same_content(tools):
         assert t['what'] in row and (' yes ' if t['works'] else ' no ') in row
         assert not t['remedy'] or t['remedy'] in text
     for o in data['options']:
-        row = next(line for line in section(text, 'Options') if line.startswith(f'  {o["name"]} '))
+        row = next(line for line in section(text, o['group']) if line.startswith(f'  {o["name"]} '))
         assert row.endswith(o['meaning']) and o['source'] in row and (o['value'] or '""') in row
     for kind in ('guards', 'system_calls', 'engines', 'workers'):
         assert data[kind]
@@ -81,7 +81,7 @@ def test_options_have_value_default_source_and_what_they_take():
 
 
 def test_a_wrong_environment_is_shown_and_is_exit_1():
-    env = {'SLUICE_COLL_TRESHOLD': '1', 'SLUICE_REGION_MAX': 'many'}
+    env = {'SLUICE_COLL_TRESHOLD': '1', 'region_max': 'many'}
     problems = info_json(env, code=1)['problems']
     assert len(problems) == 2 and any('SLUICE_COLL_THRESHOLD' in p for p in problems)
     result = sluice('info', env=env)
@@ -194,7 +194,7 @@ def test_too_little_address_space_is_told_with_a_remedy():
 
 
 def test_an_injected_failure_is_seen_by_the_trial():
-    tried = trials(info_json({'SLUICE_FAULT': 'socket:all'}))
+    tried = trials(info_json({'fault': 'socket:all'}))
     assert not tried['arena']['works'] and not tried['staged']['works']
     assert 'Permission denied' in tried['arena']['reason']
 

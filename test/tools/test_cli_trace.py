@@ -92,7 +92,7 @@ def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path)
 
 
 def test_calls_that_sluice_does_not_serve_are_counted_too(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', rank_env=[{'SLUICE_NODE_NAME': name} for name in 'ab'])
+    done = trace(mpich, tmp_path / 't', rank_env=[{'node_name': name} for name in 'ab'])
     assert done.status == 0, done.explain()
     assert traced(tmp_path / 't') == {name: [calls, size, 0] for name,
                                       (calls, size, _) in counted(done.out).items()}
@@ -117,7 +117,7 @@ def test_what_the_worker_process_copies_is_in_the_trace(mpich, tmp_path):
                                           'ENGINE_CPUS=0-1')]
     for attempt in range(20):  # the scheduler decides whether the worker or a waiting rank claims first
         folder = tmp_path / str(attempt)
-        done = trace(mpich, folder, *early, env={'SLUICE_FAULT': 'worker_idle:all'})
+        done = trace(mpich, folder, *early, env={'fault': 'worker_idle:all'})
         assert done.status == 0 and not done.leftovers, done.explain()
         assert traced(folder) == counted(done.out)
         place = next(p for p in meta(folder)['places'] if p['function'] == 'large_bcast')
@@ -261,7 +261,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
 
 
 def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', '--set', 'COLL_THRESHOLD=8', env={'SLUICE_FAULT': 'trace_full:3'})
+    done = trace(mpich, tmp_path / 't', '--set', 'COLL_THRESHOLD=8', env={'fault': 'trace_full:3'})
     assert done.status == 0, done.explain()
     assert 'no space is left on the disk' in done.err
     assert 'writing ended: No space left on device' in (tmp_path / 't/summary.txt').read_text()

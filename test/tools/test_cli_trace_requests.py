@@ -61,7 +61,7 @@ def events(folder, category):
 @pytest.mark.parametrize('words, ranks', [((), 2), ((), 3), (WORKER, 2)], ids=['two', 'three', 'worker'])
 def test_calls_and_moved_bytes_are_the_programs_own_counts(name, words, ranks, tmp_path):
     done = trace(need(name), tmp_path / 't', *ALL, *words, ranks=ranks,
-                 env={'SLUICE_FAULT': 'worker_idle:all'} if words else None)
+                 env={'fault': 'worker_idle:all'} if words else None)
     found, want = places(tmp_path / 't'), counted(done)
     assert {name: [found[name]['calls'], found[name]['bytes'], moved(found[name])] for name in want} == want
     for name, (calls, _, _) in want.items():

@@ -44,15 +44,15 @@ class Machine:
 def ask(times, candidates=('a', 'b'), seconds=60):
     machine = Machine(times)
     asker = measure.Asker(machine, [2], 1, lambda question, text: None)
-    question = questions.Question('SLUICE_XFER_COPY', 'test', [
-        questions.Candidate({'SLUICE_XFER_COPY': v}, questions.used(SIZES)) for v in candidates])
+    question = questions.Question('xfer_copy', 'test', [
+        questions.Candidate({'xfer_copy': v}, questions.used(SIZES)) for v in candidates])
     return asker.ask(question, time.monotonic() + seconds), machine
 
 
 def test_a_value_that_is_better_in_every_pair_is_written():
-    found, _ = ask(lambda values, size, n: {'a': 80, 'b': 95}.get(values.get('SLUICE_XFER_COPY'), 100) +
+    found, _ = ask(lambda values, size, n: {'a': 80, 'b': 95}.get(values.get('xfer_copy'), 100) +
                    n % 3)
-    assert (found['verdict'], found['values']) == ('better', {'SLUICE_XFER_COPY': 'a'})
+    assert (found['verdict'], found['values']) == ('better', {'xfer_copy': 'a'})
     pair = found['pairs'][-1]
     assert pair['pairs'] == measure.PAIRS and 1.15 < pair['low'] <= pair['ratio'] <= pair['high'] < 1.35
 
@@ -83,15 +83,15 @@ def test_what_is_much_slower_at_one_size_is_not_measured_to_the_end():
 
 def test_the_next_best_gets_its_chance():
     def times(values, size, n):
-        return {None: 100, 'a': 60 if size == SIZES[0] else 110, 'b': 90}[values.get('SLUICE_XFER_COPY')]
+        return {None: 100, 'a': 60 if size == SIZES[0] else 110, 'b': 90}[values.get('xfer_copy')]
 
     found, _ = ask(times)
-    assert found['values'] == {'SLUICE_XFER_COPY': 'b'} and len(found['pairs']) == 2
+    assert found['values'] == {'xfer_copy': 'b'} and len(found['pairs']) == 2
 
 
 def test_what_is_much_slower_is_launched_once():
-    _, machine = ask(lambda values, size, n: 300 if values.get('SLUICE_XFER_COPY') == 'b' else 100)
-    assert sum(v == {'SLUICE_XFER_COPY': 'b'} for v in machine.launches) == 1
+    _, machine = ask(lambda values, size, n: 300 if values.get('xfer_copy') == 'b' else 100)
+    assert sum(v == {'xfer_copy': 'b'} for v in machine.launches) == 1
 
 
 def test_without_time_it_is_undecided():
@@ -133,7 +133,7 @@ def home(tmp_path, tools):
 def test_the_file_that_is_written_is_the_file_that_is_read(home):
     better, _ = ask(lambda values, size, n: 80 if values else 100, ['plain'])
     none, _ = ask(lambda values, size, n: 100, ['movsb'])
-    none['option'] = 'SLUICE_XFER_FRAGMENT'
+    none['option'] = 'xfer_fragment'
     before = info_json(home)
     mine = before['tuned'][0]
     assert (mine['mpi'], mine['state']) == ('MPICH 9.8.7', 'none')
@@ -142,14 +142,14 @@ def test_the_file_that_is_written_is_the_file_that_is_read(home):
     tunefile.save(tunefile.text_of(result_for(before, mine['mpi'], [better, none])), path)
     after = info_json(home)
     assert after['tuned'][0] == {**mine, 'state': 'in force', 'file': str(path), 'values': 1}
-    copy = option(after, 'SLUICE_XFER_COPY')
+    copy = option(after, 'xfer_copy')
     assert (copy['value'], copy['source']) == ('plain', 'tune file')
-    assert option(after, 'SLUICE_XFER_FRAGMENT')['source'] == 'default'
-    said = info_json({**home, 'SLUICE_XFER_COPY': 'auto'})
-    assert option(said, 'SLUICE_XFER_COPY')['source'] == 'environment'
+    assert option(after, 'xfer_fragment')['source'] == 'default'
+    said = info_json({**home, 'xfer_copy': 'auto'})
+    assert option(said, 'xfer_copy')['source'] == 'environment'
     text = path.read_text()
     assert '1.25 x as fast as the default (1.25 to 1.25 in 6 pairs)' in text
-    assert '\nSLUICE_XFER_COPY=plain\n' in text and '\n#SLUICE_XFER_FRAGMENT=0\n' in text
+    assert '\nxfer_copy = plain\n' in text and '\n#xfer_fragment = 0\n' in text
     assert 'SLUICE_GUARD_KIND: not measured, as no guard works here' in text
     assert max(map(len, text.splitlines())) <= 120
 

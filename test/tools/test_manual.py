@@ -53,7 +53,7 @@ def test_every_option_of_a_verb_is_in_its_page(verb):
 
 @pytest.mark.parametrize('name', PAGES)
 def test_the_page_is_well_formed(name):
-    assert '@' not in page(name)
+    assert not re.search('@[A-Z]', page(name))
     if not shutil.which('groff'):
         pytest.skip('groff is not here')
     done = subprocess.run(['groff', '-man', '-ww', '-z', PREFIX / 'share/man' / name],

@@ -22,9 +22,9 @@ void engine_case_options(const struct engine_case *e, const char *more)
 {
 	char fault[128], workers[64], problems[512];
 	/* idle-priority workers would wait for the machine's other load */
-	char *env[] = { fault, workers, "SLUICE_FAULT=engine_idle:all", (char *)more, NULL };
+	char *env[] = { fault, workers, "SLUICE_TEST=fault=engine_idle:all", (char *)more, NULL };
 
-	snprintf(fault, sizeof fault, "SLUICE_ENGINE_FAULT=%s", e->fault);
+	snprintf(fault, sizeof fault, "SLUICE_TEST=engine_fault=%s", e->fault);
 	snprintf(workers, sizeof workers, "SLUICE_WORKERS=%d", e->workers);
 	if (base_options_load(env, problems, sizeof problems))
 		unit_fail(__FILE__, __LINE__, "%s", problems);

@@ -21,7 +21,7 @@ enum {
 
 struct engine_case {
 	const struct engine_ops *ops;
-	const char *fault;      /* SLUICE_ENGINE_FAULT */
+	const char *fault;      /* engine_fault */
 	int workers;
 	struct engine_caps caps;
 	struct engine_chan *ch; /* opened by the test */

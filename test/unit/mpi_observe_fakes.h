@@ -104,8 +104,7 @@ void comm_state_sync(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
  * at. */
-uint64_t rt_threshold_bytes[COLL_COUNT], rt_gate_bytes[COLL_COUNT];
-struct rt_window rt_request_gate[COLL_COUNT];
+struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
 bool coll_execute(struct coll_args *args, int *rc) { return false; }
 int coll_passed(const struct coll_args *args, int rc) { return rc; }
 bool request_begin(struct coll_args *args, void *request, int *rc)

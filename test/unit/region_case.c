@@ -45,14 +45,15 @@ void region_case_run(void *body)
 
 static void options_load(const char *first, va_list more)
 {
-	static char after[] = "SLUICE_REGION_ADOPT_AFTER=0", min[] = "SLUICE_REGION_ADOPT_MIN=1",
+	static char after[] = "SLUICE_REGION_ADOPT_AFTER=0", min[] = "SLUICE_TEST=region_adopt_min=1",
 		    arena[] = "SLUICE_REGION_ARENA=1G", early[] = "SLUICE_EARLY_MIN=0";
 	char *env[OPTIONS_MAX] = { after, min, arena, early };
 	char problems[256] = "";
 	int n = 4;
 
 	for (const char *o = first; o && n < OPTIONS_MAX - 1; o = va_arg(more, const char *)) {
-		size_t name = (size_t)(strchr(o, '=') - o) + 1;
+		const char *in_list = strncmp(o, "SLUICE_TEST=", 12) ? o : o + 12;
+		size_t name = (size_t)(strchr(in_list, '=') - o) + 1;
 		int at = 0;
 
 		while (at < n && strncmp(env[at], o, name))

@@ -4,7 +4,7 @@
  *
  *   REGION_TEST(freed_memory_is_private_again)
  *   {
- *           region_begin("SLUICE_REGION_MAX=4", NULL);      options, then an arena
+ *           region_begin("SLUICE_TEST=region_max=4", NULL);      options, then an arena
  *           ...
  *   }
  *

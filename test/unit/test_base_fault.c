@@ -9,7 +9,7 @@ static int load(const char *fault)
 	char entry[256], problems[512];
 	char *environ_block[] = { entry, NULL };
 
-	snprintf(entry, sizeof(entry), "SLUICE_FAULT=%s", fault);
+	snprintf(entry, sizeof(entry), "SLUICE_TEST=fault=%s", fault);
 	return base_options_load(environ_block, problems, sizeof(problems));
 }
 

@@ -68,47 +68,47 @@ UNIT_TEST(every_option_can_be_set)
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
 		SET("SLUICE=off", enabled, 0),
 		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
-		SET("SLUICE_COLL_BCAST=off", coll_take[BASE_FAMILY_BCAST], BASE_TAKE_OFF),
-		SET("SLUICE_COLL_GATHER=on", coll_take[BASE_FAMILY_GATHER], BASE_TAKE_ON),
-		SET("SLUICE_COLL_SCATTER=on", coll_take[BASE_FAMILY_SCATTER], BASE_TAKE_ON),
-		SET("SLUICE_COLL_ALLGATHER=on", coll_take[BASE_FAMILY_ALLGATHER], BASE_TAKE_ON),
-		SET("SLUICE_COLL_ALLTOALL=on", coll_take[BASE_FAMILY_ALLTOALL], BASE_TAKE_ON),
-		SET("SLUICE_COLL_REDUCE=on", coll_take[BASE_FAMILY_REDUCE], BASE_TAKE_ON),
-		SET("SLUICE_COLL_ALLREDUCE=on", coll_take[BASE_FAMILY_ALLREDUCE], BASE_TAKE_ON),
-		SET("SLUICE_COLL_REDUCE_SCATTER=on", coll_take[BASE_FAMILY_REDUCE_SCATTER],
+		SET("SLUICE_COLL=bcast:off", coll_take[BASE_FAMILY_BCAST], BASE_TAKE_OFF),
+		SET("SLUICE_COLL=gather:on", coll_take[BASE_FAMILY_GATHER], BASE_TAKE_ON),
+		SET("SLUICE_COLL=scatter:on", coll_take[BASE_FAMILY_SCATTER], BASE_TAKE_ON),
+		SET("SLUICE_COLL=allgather:on", coll_take[BASE_FAMILY_ALLGATHER], BASE_TAKE_ON),
+		SET("SLUICE_COLL=alltoall:on", coll_take[BASE_FAMILY_ALLTOALL], BASE_TAKE_ON),
+		SET("SLUICE_COLL=reduce:on", coll_take[BASE_FAMILY_REDUCE], BASE_TAKE_ON),
+		SET("SLUICE_COLL=allreduce:on", coll_take[BASE_FAMILY_ALLREDUCE], BASE_TAKE_ON),
+		SET("SLUICE_COLL=reduce_scatter:on", coll_take[BASE_FAMILY_REDUCE_SCATTER],
 		    BASE_TAKE_ON),
-		SET("SLUICE_COLL_SCAN=on", coll_take[BASE_FAMILY_SCAN], BASE_TAKE_ON),
-		SET("SLUICE_COLL_BARRIER=on", coll_take[BASE_FAMILY_BARRIER], BASE_TAKE_ON),
-		SET("SLUICE_COLL_NEIGHBOR=on", coll_take[BASE_FAMILY_NEIGHBOR], BASE_TAKE_ON),
-		SET("SLUICE_COLL_VECTOR=on", coll_take[BASE_FAMILY_VECTOR], BASE_TAKE_ON),
-		SET("SLUICE_COLL_NONBLOCKING=on", coll_take[BASE_FAMILY_NONBLOCKING], BASE_TAKE_ON),
-		SET("SLUICE_HIER=on", span, 1),
-		SET("SLUICE_SPAN_SEGMENT=64K", hier_segment_bytes, 64 << 10),
+		SET("SLUICE_COLL=scan:on", coll_take[BASE_FAMILY_SCAN], BASE_TAKE_ON),
+		SET("SLUICE_COLL=barrier:on", coll_take[BASE_FAMILY_BARRIER], BASE_TAKE_ON),
+		SET("SLUICE_COLL=neighbor:on", coll_take[BASE_FAMILY_NEIGHBOR], BASE_TAKE_ON),
+		SET("SLUICE_COLL=vector:on", coll_take[BASE_FAMILY_VECTOR], BASE_TAKE_ON),
+		SET("SLUICE_COLL=nonblocking:on", coll_take[BASE_FAMILY_NONBLOCKING], BASE_TAKE_ON),
+		SET("SLUICE_HIER=on", hier, 1),
+		SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
 		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
 		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
-		SET("SLUICE_REGION_ADOPT_MIN=1M", region_adopt_min_bytes, 1 << 20),
-		SET("SLUICE_REGION_MAX=16384", region_max, 16384),
+		SET("SLUICE_TEST=region_adopt_min=1M", region_adopt_min_bytes, 1 << 20),
+		SET("SLUICE_TEST=region_max=16384", region_max, 16384),
 		SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
-		SET("SLUICE_REGION_POOL=0", region_pool_bytes, 0),
-		SET("SLUICE_REGION_HUGE=FALSE", region_huge, 0),
-		SET("SLUICE_REGION_WHOLE=off", region_whole, 0),
-		SET("SLUICE_XFER_FRAGMENT=128K", xfer_fragment_bytes, 128 << 10),
-		SET("SLUICE_XFER_COPY=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
-		SET("SLUICE_XFER_PAST_CACHE=8M", xfer_past_cache_bytes, 8 << 20),
-		SET("SLUICE_XFER_HELP=off", xfer_help, 0),
+		SET("SLUICE_TEST=region_pool=0", region_pool_bytes, 0),
+		SET("SLUICE_TEST=region_huge=FALSE", region_huge, 0),
+		SET("SLUICE_TEST=region_whole=off", region_whole, 0),
+		SET("SLUICE_TEST=xfer_fragment=128K", xfer_fragment_bytes, 128 << 10),
+		SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
+		SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
+		SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
 		SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
 		SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
-		SET("SLUICE_RT_EARLY_WAIT=60000000", rt_early_wait_us, 60000000),
+		SET("SLUICE_TEST=early_wait=60000000", rt_early_wait_us, 60000000),
 		SET("SLUICE_FAULT_PROGRESS=off", rt_fault_progress, false),
 		SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
 		SET("SLUICE_WORKERS=48", engine_workers, 48),
-		SET("SLUICE_ENGINE_DEPTH=1", engine_depth, 1),
-		SET("SLUICE_ENGINE_TIMEOUT=1", engine_timeout_ms, 1),
+		SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
+		SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
 		SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
 		SET("SLUICE_GOAL_TIMEOUT=1", goal_timeout_ms, 1),
 		SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
-		SET("SLUICE_WORKER_POLL=0", worker_poll_us, 0),
-		SET("SLUICE_NODE_SPIN=1000000", node_spin_us, 1000000),
+		SET("SLUICE_TEST=worker_poll=0", worker_poll_us, 0),
+		SET("SLUICE_TEST=node_spin=1000000", node_spin_us, 1000000),
 		SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
 #undef SET
 	};
@@ -120,19 +120,19 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 9); /* the nine with a text */
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 9 + 3); /* nine texts, three lists */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
 UNIT_TEST(every_text_option_can_be_set)
 {
-	CHECK_EQ(load("SLUICE_NODE_NAME=a", "SLUICE_STATS=/tmp/x"), 0);
+	CHECK_EQ(load("SLUICE_TEST=node_name=a", "SLUICE_STATS=/tmp/x"), 0);
 	CHECK_STR(base_opt.node_name, "a");
 	CHECK_STR(base_opt.stats, "/tmp/x");
-	CHECK_EQ(load("SLUICE_ENGINE=sw", "SLUICE_ENGINE_CPUS=1-3"), 0);
+	CHECK_EQ(load("SLUICE_ENGINE=sw", "SLUICE_WORKERS=@1-3"), 0);
 	CHECK_STR(base_opt.engine, "sw");
 	CHECK_STR(base_opt.engine_cpus, "1-3");
-	CHECK_EQ(load("SLUICE_ENGINE_FAULT=short=3", NULL), 0);
+	CHECK_EQ(load("SLUICE_TEST=engine_fault=short=3", NULL), 0);
 	CHECK_STR(base_opt.engine_fault, "short=3");
 	CHECK_EQ(load("SLUICE_TRACE=/tmp", "SLUICE_GOAL_PROFILE=/tmp/p"), 0);
 	CHECK_STR(base_opt.trace, "/tmp");
@@ -162,22 +162,22 @@ UNIT_TEST(switches_take_the_usual_words)
 
 UNIT_TEST(a_value_out_of_range_names_the_range)
 {
-	CHECK_EQ(load("SLUICE_REGION_MAX=16385", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=region_max=16385", NULL), -EINVAL);
 	CHECK(!base_opt.usable);
 	CHECK_EQ(base_opt.region_max, 1024);
-	CHECK_STR(problems, "SLUICE_REGION_MAX=16385 is wrong: it takes a whole number from 0 to "
+	CHECK_STR(problems, "region_max=16385 is wrong: it takes a whole number from 0 to "
 			    "16384 regions\n");
 	CHECK_EQ(load("SLUICE_REGION_ARENA=63M", NULL), -EINVAL);
 	CHECK_HAS(problems, "from 64M to 4T");
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=0", NULL), -EINVAL);
 	CHECK_HAS(problems, "at least 1");
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=9223372036854775808", NULL), -EINVAL);
-	CHECK_EQ(load("SLUICE_NODE_SPIN=-2", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=node_spin=-2", NULL), -EINVAL);
 	CHECK_HAS(problems, "from -1 to 1000000 us");
-	CHECK_EQ(load("SLUICE_NODE_SPIN=", NULL), -EINVAL);
-	CHECK_EQ(load("SLUICE_NODE_SPIN= 1", NULL), -EINVAL);
-	CHECK_EQ(load("SLUICE_NODE_SPIN=1us", NULL), -EINVAL);
-	CHECK_EQ(load("SLUICE_NODE_SPIN=99999999999999999999", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=node_spin=", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=node_spin= 1", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=node_spin=1us", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_TEST=node_spin=99999999999999999999", NULL), -EINVAL);
 }
 
 UNIT_TEST(a_wrong_choice_lists_the_choices)
@@ -224,9 +224,8 @@ UNIT_TEST(nearest_counts_insertions_deletions_and_swaps)
 	CHECK_STR(base_option_nearest("SLUICE_LGO"), "SLUICE_LOG");
 	CHECK_STR(base_option_nearest("SLUICE_STAT"), "SLUICE_STATS");
 	CHECK_STR(base_option_nearest("SLUICE_STTAS"), "SLUICE_STATS");
-	CHECK_STR(base_option_nearest("SLUICE_REGION_ADOPT_MAX"), "SLUICE_REGION_ADOPT_MIN");
-	CHECK_STR(base_option_nearest("SLUICE_COLL_BCATS"), "SLUICE_COLL_BCAST");
-	CHECK_STR(base_option_nearest("SLUICE_XFER_COPPY"), "SLUICE_XFER_COPY");
+	CHECK_STR(base_option_nearest("SLUICE_REGION_ADOPT_AFTRE"), "SLUICE_REGION_ADOPT_AFTER");
+	CHECK_STR(base_option_nearest("SLUICE_WORKRES"), "SLUICE_WORKERS");
 	CHECK(!base_option_nearest("SLUICE_MPI_LIBRARY_PATH"));
 	CHECK(!base_option_nearest("PATH"));
 }
@@ -254,7 +253,7 @@ UNIT_TEST(nearest_survives_a_very_long_name)
 
 UNIT_TEST(every_problem_is_one_line_cut_at_a_line)
 {
-	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL_BCAST=2",
+	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL=bcast:2",
 				  "SLUICE_BOGUS_NAME=", NULL };
 	char small[150];
 
@@ -278,7 +277,7 @@ UNIT_TEST(every_problem_is_one_line_cut_at_a_line)
 
 UNIT_TEST(values_do_not_hang_on_the_environment)
 {
-	char entry[] = "SLUICE_NODE_NAME=left";
+	char entry[] = "SLUICE_TEST=node_name=left";
 
 	CHECK_EQ(load(entry, NULL), 0);
 	memset(entry, 0, sizeof(entry));
@@ -308,6 +307,102 @@ UNIT_TEST(sources_are_remembered)
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
+UNIT_TEST(a_list_sets_several_values)
+{
+	const struct base_option *coll = NULL, *test = NULL, *workers = NULL;
+	char text[256];
+
+	CHECK_EQ(load("SLUICE_COLL=bcast:on,gather:off",
+		      "SLUICE_TEST=region_max=4,fault=memfd:1,cma:all,engine_fault=delay=5,rate=1M,"
+		      "node_spin=0"), 0);
+	CHECK_EQ(base_opt.coll_take[BASE_FAMILY_BCAST], BASE_TAKE_ON);
+	CHECK_EQ(base_opt.coll_take[BASE_FAMILY_GATHER], BASE_TAKE_OFF);
+	CHECK_EQ(base_opt.region_max, 4);
+	CHECK_EQ(base_opt.node_spin_us, 0);
+	CHECK_STR(base_opt.fault, "memfd:1,cma:all");
+	CHECK_STR(base_opt.engine_fault, "delay=5,rate=1M");
+	for (size_t i = 0; i < base_option_count; i++) {
+		const struct base_option *o = &base_option_table[i];
+
+		coll = strcmp(o->name, "SLUICE_COLL") ? coll : o;
+		test = strcmp(o->name, "SLUICE_TEST") ? test : o;
+		workers = strcmp(o->name, "SLUICE_WORKERS") ? workers : o;
+	}
+	base_option_print(coll, text, sizeof(text));
+	CHECK_STR(text, "bcast:on,gather:off");
+	base_option_print(test, text, sizeof(text));
+	CHECK_HAS(text, "region_max=4,");
+	CHECK_EQ(load("SLUICE_WORKERS=2@1,4-7", "SLUICE_COLL=auto"), 0);
+	CHECK_EQ(base_opt.engine_workers, 2);
+	CHECK_STR(base_opt.engine_cpus, "1,4-7");
+	base_option_print(workers, text, sizeof(text));
+	CHECK_STR(text, "2@1,4-7");
+	CHECK_EQ(load("SLUICE_WORKERS=@3", NULL), 0);
+	CHECK_EQ(base_opt.engine_workers, -1);
+	CHECK_STR(base_opt.engine_cpus, "3");
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(a_mistake_in_a_list_is_one_clear_line)
+{
+	CHECK_EQ(load("SLUICE_COLL=bcats:on", NULL), -EINVAL);
+	CHECK_STR(problems,
+		  "SLUICE_COLL: bcats is not one of its names; the nearest is bcast\n");
+	CHECK_EQ(load("SLUICE_COLL=bcast:maybe", NULL), -EINVAL);
+	CHECK_STR(problems, "bcast=maybe is wrong: it takes auto, on or off\n");
+	CHECK_EQ(load("SLUICE_COLL=on", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_COLL=on is wrong: it takes a list like "
+			    "bcast:on,gather:off,scan:auto\n");
+	CHECK_EQ(load("SLUICE_TEST=node_spni=4", NULL), -EINVAL);
+	CHECK_STR(problems,
+		  "SLUICE_TEST: node_spni is not one of its names; the nearest is node_spin\n");
+	CHECK_EQ(load("SLUICE_WORKERS=many", NULL), -EINVAL);
+	CHECK_HAS(problems, "SLUICE_WORKERS=many is wrong: it takes auto or a number");
+	CHECK_EQ(load("SLUICE_WORKERS=2@x", NULL), -EINVAL);
+	CHECK_HAS(problems, "SLUICE_WORKERS=2@x is wrong");
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+#define OLD "SLUICE_" /* apart, so that a rename of names leaves these alone */
+UNIT_TEST(old_names_work_and_are_told_the_new_ones)
+{
+	static const struct {
+		const char *old, *says;
+	} cases[] = {
+		{ OLD "SPAN=on", "SLUICE_HIER=on" },
+		{ OLD "RT_EARLY=off", "SLUICE_EARLY=off" },
+		{ OLD "COLL_ALLREDUCE=off", "SLUICE_COLL=allreduce:off" },
+		{ OLD "ENGINE_WORKERS=2", "SLUICE_WORKERS=2" },
+		{ OLD "ENGINE_CPUS=1,4-7", "SLUICE_WORKERS=@1,4-7" },
+		{ OLD "XFER_FRAGMENT=4K", "\"xfer_fragment = 4K\" in a tune file" },
+		{ OLD "FAULT=memfd:1", "SLUICE_TEST=fault=memfd:1" },
+	};
+	char line[256];
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		CHECK_EQ(load(cases[i].old, NULL), 0);
+		CHECK_EQ(count_lines(problems), 1);
+		snprintf(line, sizeof(line), "sluice: %.*s is an old name; the next version takes "
+			 "%s", (int)strcspn(cases[i].old, "="), cases[i].old, cases[i].says);
+		CHECK_HAS(problems, line);
+	}
+	CHECK_EQ(load(OLD "XFER_FRAGMENT=4K", OLD "SPAN=on"), 0);
+	CHECK_EQ(base_opt.xfer_fragment_bytes, 4096);
+	CHECK(base_opt.hier && base_opt.usable);
+	CHECK_EQ(load(OLD "RT_EARLY=never", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_EARLY=never is wrong: it takes auto, on or off\n");
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(people_set_at_most_26_options)
+{
+	int people = 0;
+
+	for (size_t i = 0; i < base_option_count; i++)
+		people += base_option_table[i].group <= BASE_GROUP_OUTPUT;
+	CHECK(people <= 26);
+}
+
 UNIT_TEST(hash_covers_what_ranks_share_and_nothing_else)
 {
 	uint64_t plain;
@@ -316,11 +411,11 @@ UNIT_TEST(hash_covers_what_ranks_share_and_nothing_else)
 	plain = base_options_hash();
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=65536", NULL), 0); /* the same, said otherwise */
 	CHECK(base_options_hash() == plain);
-	CHECK_EQ(load("SLUICE_LOG=info", "SLUICE_NODE_NAME=b"), 0);
+	CHECK_EQ(load("SLUICE_LOG=info", "SLUICE_TEST=node_name=b"), 0);
 	CHECK(base_options_hash() == plain);
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=65537", NULL), 0);
 	CHECK(base_options_hash() != plain);
-	CHECK_EQ(load("SLUICE_COLL_GATHER=off", NULL), 0);
+	CHECK_EQ(load("SLUICE_COLL=gather:off", NULL), 0);
 	CHECK(base_options_hash() != plain);
 	CHECK_EQ(load(NULL, NULL), 0);
 }
@@ -347,19 +442,24 @@ UNIT_TEST(a_tuned_value_counts_less_than_the_environment)
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=1M", NULL), 0);
 	CHECK_EQ(base_option_tune("SLUICE_COLL_THRESHOLD", "32K"), 0);
 	CHECK_EQ(base_opt.coll_threshold_bytes, 1 << 20);
-	CHECK_EQ(base_option_tune("SLUICE_XFER_FRAGMENT", "32K"), 0);
-	CHECK_EQ(base_option_tune("SLUICE_XFER_COPY", "plain"), 0);
+	CHECK_EQ(base_option_tune("xfer_fragment", "32K"), 0);
+	CHECK_EQ(base_option_tune(OLD "XFER_COPY", "plain"), 0);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 32 << 10);
 	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
-	CHECK_EQ(base_option_tune("SLUICE_XFER_COPY", "fast"), -EINVAL);
+	CHECK_EQ(base_option_tune("xfer_copy", "fast"), -EINVAL);
 	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
 	CHECK_EQ(base_option_tune("SLUICE_LOG", "debug"), -EPERM);
+	CHECK_EQ(base_option_tune("fault", "x:1"), -EPERM);
+	CHECK_EQ(base_option_tune("bcast", "off"), -EPERM);
+	CHECK_EQ(base_option_tune("SLUICE_WORKERS", "3"), 0);
+	CHECK_EQ(base_opt.engine_workers, 3);
 	CHECK_EQ(base_option_tune("SLUICE_NOTHING", "1"), -ENOENT);
 	base_options_untune(true);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
 	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
 	base_options_untune(false);
 	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_AUTO);
+	CHECK_EQ(base_opt.engine_workers, -1);
 	CHECK_EQ(base_opt.coll_threshold_bytes, 1 << 20);
 	CHECK_EQ(load(NULL, NULL), 0);
 }

@@ -31,21 +31,21 @@ UNIT_TEST(wrong_fault_settings_are_one_clear_line)
 		const char *text, *reason;
 	} cases[] = {
 		{ "rate=fast",
-		  "SLUICE_ENGINE_FAULT: rate=fast is wrong: it takes bytes a second like 1G" },
+		  "engine_fault: rate=fast is wrong: it takes bytes a second like 1G" },
 		{ "delay=1,delay",
-		  "SLUICE_ENGINE_FAULT: delay= is wrong: it takes microseconds, at most 60000000" },
-		{ "hang=0", "SLUICE_ENGINE_FAULT: hang=0 is wrong: it takes the number of a copy" },
-		{ "burn=1", "SLUICE_ENGINE_FAULT: there is no burn; it takes delay, rate, short, "
+		  "engine_fault: delay= is wrong: it takes microseconds, at most 60000000" },
+		{ "hang=0", "engine_fault: hang=0 is wrong: it takes the number of a copy" },
+		{ "burn=1", "engine_fault: there is no burn; it takes delay, rate, short, "
 			    "error, hang and "
 			    "inner" },
 		{ "error=1,",
-		  "SLUICE_ENGINE_FAULT: there is no ; it takes delay, rate, short, error, hang and "
+		  "engine_fault: there is no ; it takes delay, rate, short, error, hang and "
 		  "inner" },
 		{ "inner=",
-		  "SLUICE_ENGINE_FAULT: inner= is wrong: it takes the name of an engine" },
-		{ "inner=fault", "SLUICE_ENGINE_FAULT: inner=fault is wrong: it is this engine" },
+		  "engine_fault: inner= is wrong: it takes the name of an engine" },
+		{ "inner=fault", "engine_fault: inner=fault is wrong: it is this engine" },
 		{ "inner=gone",
-		  "SLUICE_ENGINE_FAULT: inner=gone is wrong: there is no such engine" },
+		  "engine_fault: inner=gone is wrong: there is no such engine" },
 	};
 	struct engine_case e = { .ops = engine_find("fault"), .workers = 1 };
 

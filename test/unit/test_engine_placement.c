@@ -59,7 +59,7 @@ UNIT_TEST(an_engine_without_threads_says_why)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_WORKERS=1", "SLUICE_FAULT=engine_thread:all"));
+	CHECK(!load("SLUICE_WORKERS=1", "SLUICE_TEST=fault=engine_thread:all"));
 	CHECK_EQ(engine_thread_probe(reason, sizeof reason), -EAGAIN);
 	CHECK_HAS(reason, "no thread can be created: ");
 	CHECK(!load(NULL, NULL));
@@ -93,12 +93,13 @@ UNIT_TEST(the_option_knows_the_engines_of_the_registry)
 
 UNIT_TEST(a_wrong_engine_option_is_one_clear_line)
 {
-	char *env[] = { "SLUICE_ENGINE=gpu", "SLUICE_ENGINE_CPUS=1-", NULL };
+	char *env[] = { "SLUICE_ENGINE=gpu", "SLUICE_WORKERS=@1-", NULL };
 	char problems[512];
 
 	CHECK_EQ(base_options_load(env, problems, sizeof problems), -EINVAL);
 	CHECK_STR(problems, "SLUICE_ENGINE=gpu is wrong: it takes auto, none, sw or fault\n"
-			    "SLUICE_ENGINE_CPUS=1- is wrong: it takes a list of CPUs like 1,4-7\n");
+			    "SLUICE_WORKERS=@1- is wrong: it takes auto or a number, and @ with "
+			    "a list of CPUs, like 2@1,4-7\n");
 	CHECK(!base_opt.usable);
 	CHECK(!load(NULL, NULL));
 }
@@ -222,7 +223,7 @@ UNIT_TEST(the_user_says_which_cpus_are_spare)
 {
 	struct os_cpumask used = { { 0xff } }, out;
 
-	CHECK(!load("SLUICE_ENGINE_CPUS=1,70", NULL));
+	CHECK(!load("SLUICE_WORKERS=@1,70", NULL));
 	CHECK_EQ(engine_unused_cpus(&used, 8, &out), 2);
 	CHECK_EQ(out.bits[0], 2);
 	CHECK_EQ(out.bits[1], 1 << 6);

@@ -69,7 +69,7 @@ UNIT_TEST(sw_workers_run_when_nobody_else_does)
 	int tids[8], n, idle = 0;
 
 	/* at idle priority, unlike the workers of the conformance suite */
-	engine_case_options(&e, "SLUICE_FAULT=other:1");
+	engine_case_options(&e, "SLUICE_TEST=fault=other:1");
 	ch = engine_case_open(&e, 0);
 	n = find_workers(tids, 8);
 	for (int tries = 0; tries < 1000 && idle < 2; tries++) {
@@ -176,7 +176,7 @@ static void end_displaced(void *arg)
 	near = (struct os_cpumask){ { far.bits[0] & -far.bits[0] } };
 	far = (struct os_cpumask){ { far.bits[0] & ~near.bits[0] } };
 	far.bits[0] &= -far.bits[0];
-	engine_case_options(&e, "SLUICE_FAULT=other:1");
+	engine_case_options(&e, "SLUICE_TEST=fault=other:1");
 	engine_set_cpus(&far, 2);
 	CHECK(!os_cpumask_apply(0, &near));
 	CHECK(!pthread_create(&thread, NULL, hog, &far));

@@ -10,7 +10,7 @@
 #include "exec_case.h"
 
 #define OPTIONS(...)                                                                               \
-	((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
+	((char *const[]){ "SLUICE_TEST=region_adopt_min=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 enum { NEIGHBOURS_MAX = 12, PARTS_MAX = RANKS_MAX + NEIGHBOURS_MAX };
 
 /* What all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the n-th edge of
@@ -325,6 +325,6 @@ UNIT_TEST(collectives_that_move_data_bring_every_part_to_its_place)
 		struct sequence q = { exec_case_seed((uint64_t)ranks),
 				      ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
 
-		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
+		ranks_run(ranks, OPTIONS("SLUICE_TEST=fault=slots:all"), play, &q);
 	}
 }

@@ -88,7 +88,7 @@ static void rotate(struct ranks *r)
 UNIT_TEST(late_root_finds_that_its_slots_have_been_used_again)
 {
 	ranks_run(RANKS,
-		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K",
-			      "SLUICE_FAULT=slots:all", NULL },
+		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K",
+			      "SLUICE_TEST=fault=slots:all", NULL },
 		  rotate, NULL);
 }

@@ -210,7 +210,7 @@ static void body_own(struct ranks *r)
 	bench_end();
 }
 
-#define OPTIONS ((char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_FAULT=slots:all", NULL })
+#define OPTIONS ((char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_TEST=fault=slots:all", NULL })
 UNIT_TEST(partner_that_waits_in_the_call_is_seen_by_who_comes_last)
 {
 	ranks_run(2, OPTIONS, body_waits, NULL);

@@ -246,7 +246,7 @@ static void sequence(int ranks, char *const *options, uint64_t seed, int ops)
 	sequence_then(ranks, options, NULL, seed, ops);
 }
 
-#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_TEST=region_adopt_min=4K", NULL })
 
 UNIT_TEST(collectives_are_right_with_buffers_that_get_adopted)
 {
@@ -258,47 +258,47 @@ UNIT_TEST(collectives_are_right_with_buffers_that_get_adopted)
 UNIT_TEST(collectives_are_right_with_buffers_adopted_at_once)
 {
 	sequence(2, OPTIONS("SLUICE_REGION_KIND=arena"), 4, 60);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_XFER_HELP=off"), 5, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_XFER_FRAGMENT=4K"), 6, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=xfer_help=off"), 5, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=xfer_fragment=4K"), 6, 40);
 }
 
 UNIT_TEST(collectives_are_right_by_system_calls)
 {
 	sequence(2, OPTIONS("SLUICE_REGION_KIND=cma"), 7, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_KIND=cma"), 8, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_writev:all"), 9, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all"), 10, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_writev:all"), 9, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_readv:all"), 10, 40);
 }
 
 UNIT_TEST(collectives_are_right_when_staged)
 {
 	sequence(2, OPTIONS("SLUICE_REGION_KIND=staged"), 11, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_KIND=staged"), 12, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		 13, 40);
 }
 
 UNIT_TEST(collectives_are_right_when_ways_differ_between_ranks)
 {
-	sequence(3, OPTIONS("SLUICE_FAULT=vm_readv:1,vm_writev:2"), 14, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all"), 15, 60);
+	sequence(3, OPTIONS("SLUICE_TEST=fault=vm_readv:1,vm_writev:2"), 14, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_readv:all"), 15, 60);
 	sequence(3,
-		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		 16, 60);
-	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=adopt:3"), 17, 40);
-	sequence(4, OPTIONS("SLUICE_FAULT=adopt:all"), 18, 40);
+	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=adopt:3"), 17, 40);
+	sequence(4, OPTIONS("SLUICE_TEST=fault=adopt:all"), 18, 40);
 }
 
 UNIT_TEST(collectives_are_right_when_ranks_spin)
 {
-	sequence(2, OPTIONS("SLUICE_NODE_SPIN=1000"), 19, 60);
-	sequence(3, OPTIONS("SLUICE_NODE_SPIN=20"), 20, 40);
+	sequence(2, OPTIONS("SLUICE_TEST=node_spin=1000"), 19, 60);
+	sequence(3, OPTIONS("SLUICE_TEST=node_spin=20"), 20, 40);
 }
 
 /* Nobody wakes up but by the ring of whoever has done what it waits for. */
 UNIT_TEST(collectives_are_right_when_ranks_sleep_until_they_are_rung)
 {
-#define SLEEP "SLUICE_NODE_SPIN=0", "SLUICE_FAULT=nap:all"
+#define SLEEP "SLUICE_TEST=node_spin=0", "SLUICE_TEST=fault=nap:all"
 	const uint64_t large = 1 << 20;
 
 	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=arena", SLEEP), NULL, 51, 40, large);
@@ -308,7 +308,7 @@ UNIT_TEST(collectives_are_right_when_ranks_sleep_until_they_are_rung)
 	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 55, 40, large);
 	sequence_of(4, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 56, 30, large);
 	/* only the sender can move; then only the receiver, until it is refused */
-	sequence_of(3, OPTIONS("SLUICE_REGION_MAX=0", SLEEP ",vm_readv:all,vm_writev:all"), NULL,
+	sequence_of(3, OPTIONS("SLUICE_TEST=region_max=0", SLEEP ",vm_readv:all,vm_writev:all"), NULL,
 		    57, 40, large);
 	sequence_of(3, OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_writev:all"),
 		    OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_copy:all"), 58, 30, large);
@@ -317,13 +317,13 @@ UNIT_TEST(collectives_are_right_when_ranks_sleep_until_they_are_rung)
 
 UNIT_TEST(collectives_are_right_in_pieces)
 {
-	sequence(2, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_FAULT=piece:all"), 21, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=piece:all"), 22, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=staged", "SLUICE_FAULT=piece:all"), 23, 40);
-	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=piece:all"), 24, 40);
+	sequence(2, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=fault=piece:all"), 21, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=piece:all"), 22, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=staged", "SLUICE_TEST=fault=piece:all"), 23, 40);
+	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=piece:all"), 24, 40);
 	sequence(3,
 		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1",
-			 "SLUICE_FAULT=piece:all,vm_readv:all,vm_writev:all"),
+			 "SLUICE_TEST=fault=piece:all,vm_readv:all,vm_writev:all"),
 		 25, 40);
 }
 
@@ -332,16 +332,16 @@ UNIT_TEST(collectives_are_right_when_system_calls_are_refused_later)
 {
 	static char *const cma = "SLUICE_REGION_KIND=cma";
 
-	sequence_then(2, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 26, 60);
-	sequence_then(4, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 27, 40);
+	sequence_then(2, OPTIONS(cma), OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:all"), 26, 60);
+	sequence_then(4, OPTIONS(cma), OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:all"), 27, 40);
 	sequence_then(3, OPTIONS(cma),
-		      OPTIONS(cma, "SLUICE_FAULT=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28,
+		      OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28,
 		      40);
 	sequence_then(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
-		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_copy:all,adopt:2"),
+		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_copy:all,adopt:2"),
 		      29, 60);
 	sequence_then(3, OPTIONS(cma),
-		      OPTIONS(cma, "SLUICE_XFER_FRAGMENT=4K", "SLUICE_FAULT=vm_copy:all,piece:all"),
+		      OPTIONS(cma, "SLUICE_TEST=xfer_fragment=4K", "SLUICE_TEST=fault=vm_copy:all,piece:all"),
 		      30, 40);
 }
 
@@ -392,7 +392,7 @@ UNIT_TEST(collectives_are_right_in_several_threads_at_once)
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 41, 25);
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=cma"), 42, 25);
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=staged"), 43, 25);
-	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_REGION_MAX=2"), 44, 25);
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_max=2"), 44, 25);
 }
 
 UNIT_TEST(collectives_are_right_with_many_ranks)

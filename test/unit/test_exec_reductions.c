@@ -17,7 +17,7 @@
 #include "goal/local.h"
 
 #define OPTIONS(...)                                                                               \
-	((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
+	((char *const[]){ "SLUICE_TEST=region_adopt_min=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 
 /* What all ranks draw alike. */
 struct drawn {
@@ -261,7 +261,7 @@ UNIT_TEST(reductions_give_what_one_rank_alone_would_compute)
 		struct sequence q = { exec_case_seed((uint64_t)ranks),
 				      ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
 
-		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
+		ranks_run(ranks, OPTIONS("SLUICE_TEST=fault=slots:all"), play, &q);
 	}
 }
 
@@ -390,12 +390,12 @@ static void body_served(struct ranks *r)
 
 UNIT_TEST(reduce_survives_a_worker_that_is_killed_at_any_step)
 {
-	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ false });
+	ranks_run(3, OPTIONS("SLUICE_TEST=fault=slots:all"), body_served, &(bool){ false });
 }
 
 UNIT_TEST(reduce_in_place_is_not_done_by_who_may_be_killed)
 {
-	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ true });
+	ranks_run(3, OPTIONS("SLUICE_TEST=fault=slots:all"), body_served, &(bool){ true });
 }
 
 /* ---- trouble ----------------------------------------------------------------------------- */
@@ -434,7 +434,7 @@ UNIT_TEST(reduce_with_a_dead_peer_ends_with_an_error)
 {
 	int status[3];
 
-	ranks_run_any(3, OPTIONS("SLUICE_FAULT=slots:all"), body_dies, NULL, status);
+	ranks_run_any(3, OPTIONS("SLUICE_TEST=fault=slots:all"), body_dies, NULL, status);
 	CHECK_EQ(status[0], 0);
 	CHECK_EQ(status[1], 7);
 	CHECK_EQ(status[2], 0);
@@ -473,7 +473,7 @@ UNIT_TEST(reduce_ends_with_an_error_when_a_rank_is_killed)
 	for (int us = 500; us < 20000; us += 2700) {
 		int status[5];
 
-		ranks_run_any(5, OPTIONS("SLUICE_FAULT=slots:all"), body_killed, &us, status);
+		ranks_run_any(5, OPTIONS("SLUICE_TEST=fault=slots:all"), body_killed, &us, status);
 		for (int r = 0; r < 5; r++)
 			CHECK_EQ(status[r], r == 1 ? 128 + SIGALRM : 0);
 	}
@@ -492,7 +492,7 @@ static void body_disagrees(struct ranks *r)
 
 UNIT_TEST(reductions_of_different_lengths_end_with_an_error)
 {
-	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_disagrees, NULL);
+	ranks_run(2, OPTIONS("SLUICE_TEST=fault=slots:all"), body_disagrees, NULL);
 }
 
 static void body_refused(struct ranks *r)
@@ -550,5 +550,5 @@ static void body_refused(struct ranks *r)
 
 UNIT_TEST(reductions_that_cannot_be_are_refused_and_do_not_count)
 {
-	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_refused, NULL);
+	ranks_run(2, OPTIONS("SLUICE_TEST=fault=slots:all"), body_refused, NULL);
 }

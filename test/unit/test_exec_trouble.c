@@ -13,7 +13,7 @@
 
 enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
 #define OPTIONS(...)                                                                               \
-	((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_EARLY=off", NULL })
+	((char *const[]){ __VA_ARGS__, "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=off", NULL })
 
 static char *make_buffer(void)
 {
@@ -229,7 +229,7 @@ static void extent_fails(struct ranks *r)
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
 	if (r->rank == 1) {
-		ranks_options(OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=extent:all"));
+		ranks_options(OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=extent:all"));
 		buf.pack = refuse_pack;
 		buf.unpack = refuse_unpack;
 	}

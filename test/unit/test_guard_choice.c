@@ -49,7 +49,7 @@ UNIT_TEST(page_tables_are_moved_where_signals_work)
 {
 	need_dispatch();
 	check("auto", NULL, "mremap", "");
-	check("auto", "SLUICE_FAULT=guard_uffd:all", "mremap", "");
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all", "mremap", "");
 }
 
 static void try_uffd(void *arg)
@@ -67,32 +67,32 @@ static void need_uffd(void)
 UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 {
 	need_uffd();
-	check("auto", "SLUICE_FAULT=dispatch:all", "uffd", "mremap: ");
+	check("auto", "SLUICE_TEST=fault=dispatch:all", "uffd", "mremap: ");
 }
 
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
-	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_mremap:all", "mprotect",
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_mremap:all", "mprotect",
 	      "mremap: page tables");
 }
 
 UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
 {
-	check("auto", "SLUICE_FAULT=guard_uffd:all,dispatch:all", "none", "mprotect: ");
-	check("mremap", "SLUICE_FAULT=dispatch:all", "none", "mremap: ");
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all,dispatch:all", "none", "mprotect: ");
+	check("mremap", "SLUICE_TEST=fault=dispatch:all", "none", "mremap: ");
 }
 
 UNIT_TEST(a_kind_that_is_asked_for_is_not_replaced)
 {
-	check("uffd", "SLUICE_FAULT=guard_uffd:all", "none", "uffd: ");
-	check("mremap", "SLUICE_FAULT=guard_mremap:all", "none", "mremap: ");
+	check("uffd", "SLUICE_TEST=fault=guard_uffd:all", "none", "uffd: ");
+	check("mremap", "SLUICE_TEST=fault=guard_mremap:all", "none", "mremap: ");
 	check("none", NULL, "none", "SLUICE_GUARD_KIND");
 }
 
 UNIT_TEST(without_threads_there_is_no_userfaultfd)
 {
-	check("uffd", "SLUICE_FAULT=guard_thread:2", "none", "uffd: ");
+	check("uffd", "SLUICE_TEST=fault=guard_thread:2", "none", "uffd: ");
 }
 
 static void as_nobody(void *arg)
@@ -139,11 +139,11 @@ static void check_failure(void *arg)
 UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 {
 	static struct failure all[] = {
-		{ "mprotect", "SLUICE_FAULT=guard_arm:1" },
-		{ "uffd", "SLUICE_FAULT=guard_arm:1" },
-		{ "uffd", "SLUICE_FAULT=guard_uffd:3" },
-		{ "uffd", "SLUICE_FAULT=guard_mremap:2" },
-		{ "mremap", "SLUICE_FAULT=guard_mremap:2" },
+		{ "mprotect", "SLUICE_TEST=fault=guard_arm:1" },
+		{ "uffd", "SLUICE_TEST=fault=guard_arm:1" },
+		{ "uffd", "SLUICE_TEST=fault=guard_uffd:3" },
+		{ "uffd", "SLUICE_TEST=fault=guard_mremap:2" },
+		{ "mremap", "SLUICE_TEST=fault=guard_mremap:2" },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)

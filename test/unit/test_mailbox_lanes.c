@@ -211,7 +211,7 @@ UNIT_TEST(a_rank_is_ahead_by_some_turns_in_a_lane)
 
 UNIT_TEST(room_in_a_lane_wakes)
 {
-	char *rung[] = { "SLUICE_FAULT=nap:all", NULL };
+	char *rung[] = { "SLUICE_TEST=fault=nap:all", NULL };
 
 	ranks_run(2, rung, one_ahead, NULL);
 }

@@ -448,8 +448,8 @@ UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 	};
 
 	begin();
-	rt_request_gate[COLL_GATHER] =
-		(struct rt_window){ 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } } };
+	rt_gates[COLL_NONBLOCKING][COLL_GATHER] =
+		(struct coll_gate){ 64, 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } }, 64, 0 };
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_DOUBLE), sizes[i].is_looked_at);
@@ -459,8 +459,8 @@ UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 		CHECK_EQ(looks(sizes[i].bytes, 500, A_BYTE), 1);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, DERIVED), !!sizes[i].bytes);
 	}
-	rt_request_gate[COLL_GATHER] = (struct rt_window){ .from = UINT64_MAX };
+	rt_gates[COLL_NONBLOCKING][COLL_GATHER] = (struct coll_gate)COLL_GATE_CLOSED;
 	CHECK(!looks(1 << 20, 1 << 20, A_BYTE));
-	rt_request_gate[COLL_GATHER] = (struct rt_window){ 0 };
+	rt_gates[COLL_NONBLOCKING][COLL_GATHER] = (struct coll_gate){ 0 };
 	CHECK(looks(8, 8, A_BYTE));
 }

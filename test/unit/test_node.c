@@ -156,16 +156,16 @@ static void check_refused(int rank, char *option, const char *reason)
 
 UNIT_TEST(group_is_refused_by_all_ranks_when_one_cannot)
 {
-	check_refused(-1, "SLUICE_FAULT=memfd:all", "memfd_create");
-	check_refused(1, "SLUICE_FAULT=memfd:all", "a rank cannot share memory");
-	check_refused(0, "SLUICE_FAULT=extent:all", "a rank cannot share memory");
-	check_refused(-1, "SLUICE_FAULT=socket:all", "a rank cannot share memory");
-	check_refused(2, "SLUICE_FAULT=socket:all", "a rank cannot share memory");
+	check_refused(-1, "SLUICE_TEST=fault=memfd:all", "memfd_create");
+	check_refused(1, "SLUICE_TEST=fault=memfd:all", "a rank cannot share memory");
+	check_refused(0, "SLUICE_TEST=fault=extent:all", "a rank cannot share memory");
+	check_refused(-1, "SLUICE_TEST=fault=socket:all", "a rank cannot share memory");
+	check_refused(2, "SLUICE_TEST=fault=socket:all", "a rank cannot share memory");
 }
 
 UNIT_TEST(group_is_refused_across_nodes_and_options)
 {
-	check_refused(1, "SLUICE_NODE_NAME=elsewhere", "several nodes");
+	check_refused(1, "SLUICE_TEST=node_name=elsewhere", "several nodes");
 	check_refused(2, "SLUICE_COLL_THRESHOLD=1M", "different SLUICE_ options");
 }
 
@@ -205,9 +205,9 @@ static void find_reach(struct ranks *r)
 UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 {
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, NULL);
-	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all");
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_TEST=fault=vm_readv:all");
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach,
-		  "SLUICE_FAULT=vm_readv:all,vm_writev:all");
+		  "SLUICE_TEST=fault=vm_readv:all,vm_writev:all");
 }
 
 /* ---- calls ------------------------------------------------------------------------------- */

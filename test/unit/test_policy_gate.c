@@ -1,112 +1,275 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "rt/policy.h"
+/* Which calls are admitted: by options, by the figures that the package ships, by size. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "policy/gate.h"
+#include "tune/tune.h"
 #include "unit.h"
 
-UNIT_TEST(policy_takes_what_wins_in_used_buffers_only_when_they_are_used_again)
+#define KIB 1024u
+#define MIB (1024u * KIB)
+
+static const char *const mpis[] = { "MPICH 5.0.2", "Open MPI v5.0.11",
+				    "Intel(R) MPI Library 2021.18 for Linux* OS" };
+enum { MPICH, OPEN_MPI, OTHER, MPIS };
+
+static struct policy_figures figures[MPIS][COLL_COUNT];
+static struct coll_gate gates[MPIS][COLL_FORMS][COLL_COUNT];
+static struct policy_options options;
+
+static int set(void *arg, const char *name, const char *value)
 {
-	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
+	return policy_figures_set(arg, name, value);
+}
 
-	for (int i = 0; i < COLL_COUNT * 3; i++) {
-		enum coll kind = (enum coll)(i / 3);
-		uint64_t least = policy_threshold_bytes(kind),
-			 always = policy_always_bytes(kind, hosts[i % 3]);
+static void load(const char *mpi, struct policy_figures out[COLL_COUNT])
+{
+	struct tune_result found;
 
-		CHECK(always >= least && always <= policy_always_bytes(kind, HOST_OTHER));
-		if (coll_is_local(kind))
-			CHECK_EQ(always, least);
+	policy_figures_begin(out);
+	tune_load_shipped(mpi, set, out, &found);
+	if (found.state != TUNE_IN_FORCE)
+		unit_fail(__FILE__, __LINE__, "%s: %s", found.path, found.reason);
+}
+
+static void make_gates(bool is_traced)
+{
+	for (int i = 0; i < MPIS; i++)
+		policy_gates(gates[i], &options, figures[i], is_traced);
+}
+
+static void begin(void)
+{
+	options = (struct policy_options){ .threshold_bytes = 64 * KIB };
+	for (int i = 0; i < MPIS; i++)
+		load(mpis[i], figures[i]);
+	make_gates(false);
+}
+
+static enum admission blocking(int mpi, enum coll kind, uint64_t bytes)
+{
+	return policy_admit(&gates[mpi][COLL_BLOCKING][kind], bytes);
+}
+
+static enum admission nonblocking(int mpi, enum coll kind, uint64_t bytes)
+{
+	return policy_admit(&gates[mpi][COLL_NONBLOCKING][kind], bytes);
+}
+
+UNIT_TEST(shipped_figures_are_of_the_host_mpi_by_its_version)
+{
+	static const struct {
+		const char *version;
+		int like;
+	} cases[] = {
+		{ "MPICH 4.3.0", MPICH },  { "Open MPI v4.1.4", OPEN_MPI },
+		{ "MVAPICH : 4.0", OTHER }, { "Intel(R) MPI Library", OTHER },
+		{ "", OTHER },
+	};
+	struct policy_figures found[COLL_COUNT];
+
+	begin();
+	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		load(cases[i].version, found);
+		CHECK(!memcmp(found, figures[cases[i].like], sizeof(found)));
+		CHECK_EQ(policy_figures_hash(found), policy_figures_hash(figures[cases[i].like]));
 	}
-	CHECK(policy_always_bytes(COLL_ALLTOALL, HOST_MPICH) > policy_threshold_bytes(COLL_ALLTOALL));
-	CHECK(policy_always_bytes(COLL_ALLREDUCE, HOST_MPICH) <
-	      policy_always_bytes(COLL_ALLREDUCE, HOST_OTHER));
-	CHECK_EQ(policy_always_bytes(COLL_BCAST, HOST_OTHER), policy_threshold_bytes(COLL_BCAST));
-	base_opt.coll_take[BASE_FAMILY_ALLTOALL] = BASE_TAKE_ON;
-	CHECK_EQ(policy_always_bytes(COLL_ALLTOALL, HOST_OTHER), base_opt.coll_threshold_bytes);
-	base_opt.coll_take[BASE_FAMILY_ALLTOALL] = BASE_TAKE_OFF;
-	CHECK_EQ(policy_always_bytes(COLL_ALLTOALL, HOST_MPICH), UINT64_MAX);
-	base_opt.coll_take[BASE_FAMILY_ALLTOALL] = BASE_TAKE_AUTO;
+	CHECK(policy_figures_hash(figures[MPICH]) != policy_figures_hash(figures[OPEN_MPI]));
 }
 
-UNIT_TEST(policy_knows_a_host_mpi_by_what_it_says)
+UNIT_TEST(a_line_of_the_figures_that_says_nothing_is_refused)
 {
-	CHECK_EQ(policy_host_of("MPICH Version:      5.0.2\nMPICH Release date: ..."), HOST_MPICH);
-	CHECK_EQ(policy_host_of("Open MPI v5.0.11, package: ..."), HOST_OPEN_MPI);
-	CHECK_EQ(policy_host_of("Intel(R) MPI Library 2021.18 for Linux* OS\n"), HOST_OTHER);
-	CHECK_EQ(policy_host_of("MVAPICH Version      :\t4.0"), HOST_OTHER);
-	CHECK_EQ(policy_host_of(""), HOST_OTHER);
+	struct policy_figures f[COLL_COUNT];
+
+	policy_figures_begin(f);
+	CHECK_EQ(policy_figures_set(f, "bcast.again", "128K"), 0);
+	CHECK_EQ(f[COLL_BCAST].again, 128 * KIB);
+	CHECK_EQ(policy_figures_set(f, "ireduce_scatter_block.from", "never"), 0);
+	CHECK_EQ(f[COLL_REDUCE_SCATTER_BLOCK].nonblocking.from, UINT64_MAX);
+	CHECK_EQ(policy_figures_set(f, "bcast.again", "soon"), -EINVAL);
+	CHECK_EQ(policy_figures_set(f, "bcast.soon", "1"), -ENOENT);
+	CHECK_EQ(policy_figures_set(f, "bcast.from", "1"), -ENOENT);
+	CHECK_EQ(policy_figures_set(f, "ibcast.always", "1"), -ENOENT);
+	CHECK_EQ(policy_figures_set(f, "broadcast.again", "1"), -ENOENT);
+	CHECK_EQ(policy_figures_set(f, "bcast", "1"), -ENOENT);
 }
 
-UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_them)
+UNIT_TEST(without_figures_large_calls_in_reused_buffers_are_admitted)
 {
-	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
-	uint64_t again, always, before = base_opt.coll_threshold_bytes;
+	begin();
+	policy_figures_init(figures[OTHER]);
+	make_gates(false);
+	CHECK_EQ(blocking(OTHER, COLL_BCAST, 255 * KIB), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(OTHER, COLL_BCAST, 256 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(OTHER, COLL_ALLREDUCE, 1 << 30), ADMIT_REUSED);
+	CHECK(coll_gate_is_closed(&gates[OTHER][COLL_NONBLOCKING][COLL_BCAST]));
+}
 
-	base_opt.coll_threshold_bytes = 64 << 10;
-	for (int i = 0; i < COLL_COUNT * 3; i++) {
-		policy_crowded_bytes((enum coll)(i / 3), hosts[i % 3], 1 + i % 7, &again,
-				     &always);
-		CHECK(again <= always && (!always || hosts[i % 3] == HOST_OPEN_MPI));
+UNIT_TEST(blocking_gates_have_the_measured_sizes)
+{
+	begin();
+	for (int i = 0; i < MPIS * COLL_COUNT; i++) {
+		enum coll kind = (enum coll)(i % COLL_COUNT);
+		const struct coll_gate *g = &gates[i / COLL_COUNT][COLL_BLOCKING][kind];
+
+		CHECK(g->always_from >= g->from && g->gate == g->from);
+		if (coll_is_local(kind) || kind == COLL_BARRIER)
+			CHECK(coll_gate_is_closed(g));
 	}
-	policy_crowded_bytes(COLL_BCAST, HOST_OPEN_MPI, 4, &again, &always);
-	CHECK_EQ(again, 128 << 10);
-	CHECK_EQ(always, 1 << 20);
-	base_opt.coll_take[BASE_FAMILY_BCAST] = BASE_TAKE_ON;
-	policy_crowded_bytes(COLL_BCAST, HOST_OPEN_MPI, 4, &again, &always);
-	CHECK_EQ(always, 0);
-	base_opt.coll_take[BASE_FAMILY_BCAST] = BASE_TAKE_AUTO;
-	base_opt.coll_threshold_bytes = before;
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 64 * KIB - 1), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 64 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_GATHER, 64 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(OTHER, COLL_GATHER, 64 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(OTHER, COLL_GATHER, 128 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(OTHER, COLL_SCATTER, 127 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(OPEN_MPI, COLL_ALLTOALL, 127 * KIB), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(OPEN_MPI, COLL_ALLTOALL, 1 << 30), ADMIT_REUSED);
+	CHECK_EQ(blocking(MPICH, COLL_ALLREDUCE, 256 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(OTHER, COLL_ALLREDUCE, 256 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(OPEN_MPI, COLL_REDUCE_SCATTER_BLOCK, 128 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_SCAN, 256 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_EXSCAN, 191 * KIB), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(MPICH, COLL_EXSCAN, 192 * KIB), ADMIT_REUSED);
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_ALLGATHERV]));
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_REDUCE_SCATTER]));
 }
 
-static uint64_t from_of(enum coll kind, enum policy_host host)
+UNIT_TEST(options_count_more_than_figures)
 {
-	return policy_request_window(kind, host).from;
+	begin();
+	options.modes[BASE_FAMILY_ALLTOALL] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_ALLREDUCE] = BASE_TAKE_OFF;
+	options.modes[BASE_FAMILY_BARRIER] = BASE_TAKE_ON;
+	make_gates(false);
+	CHECK_EQ(blocking(OTHER, COLL_ALLTOALL, 64 * KIB), ADMIT_ALWAYS);
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_ALLTOALLV]));
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_ALLREDUCE]));
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][COLL_ALLREDUCE]));
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_BARRIER]));
+	options.modes[BASE_FAMILY_VECTOR] = BASE_TAKE_ON;
+	options.hier = true;
+	options.threshold_bytes = 1;
+	make_gates(false);
+	CHECK_EQ(blocking(MPICH, COLL_ALLTOALLV, 0), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_BARRIER, 0), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 1), ADMIT_ALWAYS);
+	CHECK_EQ(blocking(MPICH, COLL_ALLGATHER, 1), ADMIT_NOT_SMALL); /* figures count still */
 }
 
-UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
+UNIT_TEST(traced_calls_are_all_checked)
 {
-	int64_t *nonblocking = &base_opt.coll_take[BASE_FAMILY_NONBLOCKING], before = *nonblocking;
-
-	*nonblocking = BASE_TAKE_AUTO;
+	begin();
+	make_gates(true);
 	for (int kind = 0; kind < COLL_COUNT; kind++) {
-		CHECK_EQ(from_of(kind, HOST_OTHER), UINT64_MAX);
-		CHECK(policy_request_window(kind, HOST_OTHER).again >= 128 << 10);
-		if (coll_is_local(kind)) /* whose sizes ranks do not share */
-			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
-			      from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
+		CHECK_EQ(gates[MPICH][COLL_BLOCKING][kind].gate,
+			 kind == COLL_BARRIER ? UINT64_MAX : 0);
+		CHECK(!coll_gate_passes(&gates[MPICH][COLL_NONBLOCKING][kind], 9 * KIB));
 	}
-	CHECK_EQ(from_of(COLL_ALLREDUCE, HOST_MPICH), 1);
-	CHECK_EQ(from_of(COLL_ALLREDUCE, HOST_OPEN_MPI), 512);
-	CHECK_EQ(from_of(COLL_BCAST, HOST_OPEN_MPI), UINT64_MAX);
-	CHECK(policy_request_window(COLL_ALLTOALL, HOST_MPICH).to < 64 << 10);
-	CHECK_EQ(policy_request_window(COLL_ALLTOALL, HOST_MPICH).again, 128 << 10);
-	CHECK_EQ(policy_request_window(COLL_ALLTOALL, HOST_MPICH).not_from, (4 << 10) + 1);
-	CHECK_EQ(policy_request_window(COLL_ALLTOALL, HOST_MPICH).not_to, 8 << 10);
-	CHECK_EQ(policy_request_window(COLL_BCAST, HOST_OPEN_MPI).again, 128 << 10);
-	CHECK_EQ(policy_request_window(COLL_BCAST, HOST_MPICH).not_from, (8 << 10) + 1);
-	CHECK_EQ(policy_request_window(COLL_BCAST, HOST_MPICH).not_to, 64 << 10);
-	CHECK_EQ(policy_request_window(COLL_ALLTOALLV, HOST_OPEN_MPI).again, UINT64_MAX);
-	*nonblocking = BASE_TAKE_ON;
-	CHECK_EQ(from_of(COLL_BCAST, HOST_OTHER), policy_threshold_bytes(COLL_BCAST));
-	CHECK_EQ(from_of(COLL_BARRIER, HOST_OTHER), 0);
-	base_opt.coll_take[BASE_FAMILY_BARRIER] = BASE_TAKE_OFF;
-	CHECK_EQ(from_of(COLL_BARRIER, HOST_MPICH), UINT64_MAX);
-	base_opt.coll_take[BASE_FAMILY_BARRIER] = BASE_TAKE_AUTO;
-	*nonblocking = BASE_TAKE_OFF;
-	for (int kind = 0; kind < COLL_COUNT; kind++)
-		CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
-		      policy_request_window(kind, HOST_MPICH).again == UINT64_MAX);
-	*nonblocking = before;
+	make_gates(false);
+	CHECK(coll_gate_passes(&gates[MPICH][COLL_NONBLOCKING][COLL_BCAST], 9 * KIB));
+	policy_gates_close(gates[MPICH], false);
+	CHECK(coll_gate_passes(&gates[MPICH][COLL_BLOCKING][COLL_BCAST], 1 << 30));
 }
 
-UNIT_TEST(policy_takes_requests_of_few_ranks_with_a_core_each_or_as_it_is_told)
+UNIT_TEST(calls_must_be_larger_where_ranks_share_cpus_and_open_mpi_yields_them)
 {
-	struct policy_group g = { .ranks = 2 };
+	uint64_t again, always;
 
-	CHECK(policy_request_suits(&g));
-	g.ranks = 17;
-	CHECK(!policy_request_suits(&g));
-	g = (struct policy_group){ .ranks = 2, .oversubscribed = true };
-	CHECK(!policy_request_suits(&g));
-	base_opt.coll_take[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_ON;
-	CHECK(policy_request_suits(&g));
-	base_opt.coll_take[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_AUTO;
+	begin();
+	for (int i = 0; i < COLL_COUNT * MPIS; i++) {
+		enum coll kind = (enum coll)(i / MPIS);
+
+		policy_crowded(&options, &figures[i % MPIS][kind], kind, 1 + i % 7, &again, &always);
+		CHECK(again <= always && (!always || i % MPIS == OPEN_MPI));
+	}
+	policy_crowded(&options, &figures[OPEN_MPI][COLL_BCAST], COLL_BCAST, 4, &again, &always);
+	CHECK_EQ(again, 128 * KIB);
+	CHECK_EQ(always, MIB);
+	options.modes[BASE_FAMILY_BCAST] = BASE_TAKE_ON;
+	policy_crowded(&options, &figures[OPEN_MPI][COLL_BCAST], COLL_BCAST, 4, &again, &always);
+	CHECK_EQ(always, 0);
+}
+
+UNIT_TEST(nonblocking_gates_have_the_measured_sizes)
+{
+	begin();
+	for (int kind = 0; kind < COLL_COUNT; kind++) {
+		const struct coll_gate *g = &gates[OTHER][COLL_NONBLOCKING][kind];
+
+		CHECK(g->always_from == UINT64_MAX && g->from >= 128 * KIB);
+		if (!coll_is_local((enum coll)kind)) /* otherwise ranks share no size */
+			continue;
+		for (int mpi = 0; mpi < MPIS; mpi++)
+			CHECK(coll_gate_is_closed(&gates[mpi][COLL_NONBLOCKING][kind]));
+	}
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLREDUCE, 0), ADMIT_NOT_SMALL);
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLREDUCE, 1), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_BARRIER, 0), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_ALLREDUCE, 511), ADMIT_NOT_SMALL);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_ALLREDUCE, 512), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_BCAST, 127 * KIB), ADMIT_NOT_SMALL);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_BCAST, 128 * KIB), ADMIT_REUSED);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, 8 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, 8 * KIB + 1), ADMIT_NOT);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, 64 * KIB - 1), ADMIT_NOT);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, 64 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, MIB), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_BCAST, MIB + 1), ADMIT_REUSED);
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLTOALL, 4 * KIB + 1), ADMIT_NOT);
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLTOALL, 8 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLTOALL, 16 * KIB + 1), ADMIT_NOT);
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLTOALL, 128 * KIB), ADMIT_REUSED);
+	CHECK_EQ(nonblocking(MPICH, COLL_GATHER, 2000), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(MPICH, COLL_GATHER, 2001), ADMIT_NOT);
+	CHECK_EQ(nonblocking(MPICH, COLL_GATHER, 96 * KIB), ADMIT_REUSED);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_SCAN, 8 * KIB), ADMIT_ALWAYS);
+}
+
+UNIT_TEST(nonblocking_calls_are_as_blocking_ones_where_an_option_asks)
+{
+	begin();
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_ON;
+	make_gates(false);
+	CHECK_EQ(nonblocking(OTHER, COLL_BCAST, 64 * KIB), ADMIT_ALWAYS);
+	CHECK_EQ(nonblocking(OTHER, COLL_BARRIER, 0), ADMIT_ALWAYS);
+	options.modes[BASE_FAMILY_BARRIER] = BASE_TAKE_OFF;
+	make_gates(false);
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][COLL_BARRIER]));
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_OFF;
+	make_gates(false);
+	for (int kind = 0; kind < COLL_COUNT; kind++)
+		CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][kind]));
+}
+
+UNIT_TEST(requests_of_few_ranks_with_a_core_each_are_admitted)
+{
+	begin();
+	CHECK(policy_admits_requests(&options, 2, false));
+	CHECK(!policy_admits_requests(&options, 17, false));
+	CHECK(!policy_admits_requests(&options, 2, true));
+	CHECK_EQ(policy_connect_threshold(&options), 256);
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_ON;
+	CHECK(policy_admits_requests(&options, 2, true));
+	CHECK_EQ(policy_connect_threshold(&options), 0);
+	CHECK_EQ(policy_connect_credit(COLL_BCAST, 1), 1);
+	CHECK_EQ(policy_connect_credit(COLL_BCAST, MIB), 65);
+	CHECK_EQ(policy_connect_credit(COLL_BCAST, 1 << 30), 257);
+	CHECK_EQ(policy_connect_credit(COLL_ALLTOALLV, 1 << 30), 1);
+}
+
+UNIT_TEST(over_nodes_large_broadcasts_and_reductions_are_admitted)
+{
+	begin();
+	CHECK(policy_admits_hier(&options, COLL_BCAST, MIB));
+	CHECK(!policy_admits_hier(&options, COLL_BCAST, MIB - 1));
+	CHECK(!policy_admits_hier(&options, COLL_ALLTOALL, 1));
+	CHECK(!policy_admits_hier(&options, COLL_SCAN, MIB));
+	for (int i = 0; i < BASE_FAMILY_COUNT; i++)
+		options.modes[i] = BASE_TAKE_ON;
+	CHECK(policy_admits_hier(&options, COLL_BCAST, 1));
+	CHECK(policy_admits_hier(&options, COLL_ALLTOALL, 64 * KIB));
+	CHECK(!policy_admits_hier(&options, COLL_ALLTOALL, 64 * KIB + 1));
+	CHECK(!policy_admits_hier(&options, COLL_SCAN, MIB));
+	CHECK(policy_admits_hier(&options, COLL_BARRIER, 0));
 }

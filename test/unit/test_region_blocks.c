@@ -323,7 +323,7 @@ REGION_TEST(whole_blocks_can_be_switched_off)
 	struct region_desc d;
 	char *p = block_get(MIB + 123);
 
-	region_begin("SLUICE_REGION_WHOLE=off", NULL);
+	region_begin("SLUICE_TEST=region_whole=off", NULL);
 	if (!blocks_are_known)
 		unit_skip("the allocator is not the C library's");
 	d = ADOPT(p, MIB + 123);

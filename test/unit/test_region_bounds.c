@@ -54,7 +54,7 @@ REGION_TEST(a_buffer_too_short_to_be_adopted_is_described_without_the_lock)
 	char *p = pages_get(MIB);
 	uint32_t version;
 
-	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_REGION_ADOPT_MIN=64K", NULL);
+	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_TEST=region_adopt_min=64K", NULL);
 	CHECK(!use(p, 8 * PAGE));
 	version = atomic_load(&region_version);
 	CHECK(!use(p, 8 * PAGE));
@@ -121,7 +121,7 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 {
 	char *p = pages_get(MIB);
 
-	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_REGION_ADOPT_MIN=64K", NULL);
+	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_TEST=region_adopt_min=64K", NULL);
 	CHECK(!region_is_reused(p, 15 * PAGE)); /* too short */
 	CHECK(region_is_reused(p, 16 * PAGE));
 	base_opt.region_kind = BASE_REGION_CMA;
@@ -157,7 +157,7 @@ REGION_TEST(the_least_recently_used_region_makes_room)
 {
 	char *p[5];
 
-	region_begin("SLUICE_REGION_MAX=4", NULL);
+	region_begin("SLUICE_TEST=region_max=4", NULL);
 	for (unsigned i = 0; i < 5; i++) {
 		p[i] = pages_get(MIB + i * PAGE);
 		fill(p[i], MIB, i);
@@ -179,7 +179,7 @@ REGION_TEST(no_region_makes_room_while_all_are_in_use)
 	struct region_desc d[2];
 	char *p[3];
 
-	region_begin("SLUICE_REGION_MAX=2", NULL);
+	region_begin("SLUICE_TEST=region_max=2", NULL);
 	for (int i = 0; i < 3; i++)
 		p[i] = pages_get(MIB);
 	for (int i = 0; i < 2; i++)
@@ -218,7 +218,7 @@ static void many_buffers(size_t count, size_t bytes, int max)
 
 REGION_TEST(many_live_buffers_leave_few_mappings)
 {
-	region_begin("SLUICE_REGION_MAX=64", NULL);
+	region_begin("SLUICE_TEST=region_max=64", NULL);
 	many_buffers(environment("UNIT_REGION_SECONDS") ? 100000 : 10000, PAGE, 64);
 }
 
@@ -228,7 +228,7 @@ REGION_TEST(many_live_buffers_of_a_program_with_threads_leave_few_mappings)
 	char *all;
 	int before, refused = 0;
 
-	region_begin("SLUICE_REGION_MAX=64", NULL);
+	region_begin("SLUICE_TEST=region_max=64", NULL);
 	CHECK_EQ(pthread_create(&t, NULL, idle, NULL), 0);
 	all = pages_get(4000 * 2 * PAGE);
 	before = unit_count_mappings();
@@ -272,7 +272,7 @@ REGION_TEST(the_pool_keeps_no_more_than_it_may)
 	struct region_stats s;
 	char *p;
 
-	region_begin("SLUICE_REGION_POOL=4M", NULL);
+	region_begin("SLUICE_TEST=region_pool=4M", NULL);
 	p = pages_get(32 * MIB);
 	memset(p, 1, 32 * MIB);
 	ADOPT(p, 32 * MIB);
@@ -289,7 +289,7 @@ REGION_TEST(memory_given_back_is_there_once)
 {
 	char *p;
 
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	p = pages_get(8 * MIB);
 	memset(p, 1, 8 * MIB);
 	ADOPT(p, 8 * MIB);
@@ -344,7 +344,7 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 
 	if (!os_vma_query_is_cheap())
 		unit_skip("every question reads 32,000 lines here");
-	region_begin("SLUICE_REGION_MAX=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_REGION_POOL=0",
+	region_begin("SLUICE_TEST=region_max=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_TEST=region_pool=0",
 		     NULL);
 	p = pages_get((size_t)(MAX + 100) * STEP);
 	for (size_t i = 0; i < MAX + 100; i++) {
@@ -420,7 +420,7 @@ REGION_TEST(huge_pages_can_be_switched_off)
 {
 	char *p;
 
-	region_begin("SLUICE_REGION_HUGE=off", NULL);
+	region_begin("SLUICE_TEST=region_huge=off", NULL);
 	p = pages_get_aligned(8 * MIB, 2 * MIB);
 	fill(p, 8 * MIB, 1);
 	ADOPT(p, 8 * MIB);

@@ -20,7 +20,7 @@ REGION_TEST(without_a_memfd_there_is_a_reason_and_no_adoption)
 {
 	char *p = pages_get(MIB);
 
-	region_options("SLUICE_FAULT=memfd:all", NULL);
+	region_options("SLUICE_TEST=fault=memfd:all", NULL);
 	CHECK(region_init() < 0);
 	CHECK_HAS(region_init_error(), "memfd");
 	CHECK_EQ(region_arena_fd(), -1);
@@ -373,7 +373,7 @@ REGION_TEST(older_kernels_do_as_well)
 
 	if (!be_an_older_kernel())
 		unit_skip("no seccomp here");
-	region_begin("SLUICE_REGION_MAX=2", NULL);
+	region_begin("SLUICE_TEST=region_max=2", NULL);
 	CHECK(!os_vma_query_is_cheap());
 	for (int i = 0; i < 3; i++) {
 		fill(p, 4 * MIB, 1);

@@ -128,7 +128,7 @@ REGION_TEST(a_child_keeps_its_snapshot_when_the_parent_reuses_the_arena)
 	struct snapshot s;
 	pid_t pid;
 
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	have_threads();
 	turn_open(&s.turn);
 	s.p = block_get(BYTES);
@@ -272,7 +272,7 @@ REGION_TEST(a_slow_child_still_finds_what_was_pinned)
 	pid_t pid;
 
 	pthread_atfork(NULL, NULL, child_is_slow); /* runs before ours */
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	turn_open(&slow);
 	fill(p, BYTES, 1);
 	region_describe(p, BYTES, REGION_FORCE, &d);
@@ -435,7 +435,7 @@ REGION_TEST(no_write_is_lost_when_a_region_is_evicted)
 {
 	struct writer w[WRITERS];
 
-	region_begin("SLUICE_REGION_MAX=2", NULL);
+	region_begin("SLUICE_TEST=region_max=2", NULL);
 	have_threads();
 	for (int i = 0; i < 10; i++) {
 		uint64_t *base = pages_get(WRITTEN);
@@ -556,7 +556,7 @@ REGION_TEST(forking_while_others_adopt_and_free_ends)
 	pthread_t t[2];
 	char *p = pages_get(BYTES);
 
-	region_begin("SLUICE_REGION_MAX=4", NULL);
+	region_begin("SLUICE_TEST=region_max=4", NULL);
 	fill(p, BYTES, 1);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, churn_blocks, &c[i]), 0);

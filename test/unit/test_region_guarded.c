@@ -396,7 +396,7 @@ REGION_TEST(one_part_may_end_while_another_is_in_use)
 
 REGION_TEST(closed_memory_is_not_evicted)
 {
-	region_begin("SLUICE_REGION_MAX=1", NULL);
+	region_begin("SLUICE_TEST=region_max=1", NULL);
 	for (int way = 0; way < WAYS; way++) {
 		struct closed c = closed_upper(way);
 

@@ -161,7 +161,7 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 	pthread_t t[USERS];
 	uint64_t end, rounds = 0;
 
-	region_begin("SLUICE_REGION_ADOPT_MIN=1M", NULL);
+	region_begin("SLUICE_TEST=region_adopt_min=1M", NULL);
 	shared_use.p = pages_get_aligned(MIB, 2 * MIB);
 	for (uintptr_t i = 0; i < USERS; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, use_own_part, (void *)i), 0);

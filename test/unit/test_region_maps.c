@@ -12,7 +12,7 @@ REGION_TEST(munmap_of_the_whole_frees_the_region)
 	struct region_desc d;
 	char *p;
 
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	p = middle_adopted(&d);
 	CHECK_EQ(munmap(p, 4 * MIB), 0);
 	CHECK_EQ(active(), 0);
@@ -269,7 +269,7 @@ REGION_TEST(brk_and_sbrk_give_their_memory_back)
 {
 	char *p, *low;
 
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	low = sbrk(0);
 	p = (char *)base_round_up((uintptr_t)low, PAGE);
 	CHECK(sbrk(p + 4 * MIB - low) == low);

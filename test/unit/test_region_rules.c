@@ -181,7 +181,7 @@ REGION_TEST(too_little_is_not_adopted)
 {
 	char *p = pages_get(2 * PAGE);
 
-	region_begin("SLUICE_REGION_ADOPT_MIN=8K", NULL);
+	region_begin("SLUICE_TEST=region_adopt_min=8K", NULL);
 	CHECK(!adopts(p + 1, 2 * PAGE - 2)); /* no whole page */
 	CHECK_STR(region_refusal(p + 1, PAGE), "it holds no whole page");
 	CHECK(!adopts(p, 2 * PAGE - 1)); /* less than the minimum */
@@ -302,7 +302,7 @@ REGION_TEST(overlapping_buffers_at_random_keep_their_contents)
 	char *p = pages_get(BYTES);
 	unsigned seed = 1;
 
-	region_begin("SLUICE_REGION_MAX=8", NULL);
+	region_begin("SLUICE_TEST=region_max=8", NULL);
 	fill(p, BYTES, 1);
 	for (int i = 0; i < TURNS; i++) {
 		size_t from = (size_t)(rand_r(&seed) % (BYTES / 8)) * 8;

@@ -171,7 +171,7 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 	uint64_t end;
 	int forks = 0;
 
-	region_begin("SLUICE_REGION_MAX=6", "SLUICE_REGION_ARENA=2G", NULL);
+	region_begin("SLUICE_TEST=region_max=6", "SLUICE_REGION_ARENA=2G", NULL);
 	alarm((unsigned)seconds() + 60);
 	for (int i = 0; i <= WORKERS; i++) {
 		w[i] = (struct worker){ .seed = (unsigned)i + 1, .stop = &stop };
@@ -219,7 +219,7 @@ REGION_TEST(free_is_no_cancellation_point)
 	char *p = block_get(MIB);
 	pthread_t t;
 
-	region_begin("SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
 	ADOPT(p, MIB);
 	base_counters[0] = 0;
 	CHECK_EQ(pthread_create(&t, NULL, free_when_cancelled, p), 0);
@@ -310,7 +310,7 @@ REGION_TEST(tools_that_watch_mmap_may_use_the_heap)
 {
 	char *low = pages_get(MIB), *p = block_get(MIB), *high = block_get(MIB);
 
-	region_begin("SLUICE_REGION_MAX=2", NULL);
+	region_begin("SLUICE_TEST=region_max=2", NULL);
 	real_mmap = region_os.mmap;
 	region_os.mmap = watching_mmap;
 	for (unsigned i = 0; i < 5; i++) {
@@ -367,7 +367,7 @@ REGION_TEST(the_heap_works_with_any_allocator)
 	struct worker w = { .seed = 7 };
 	_Atomic bool stop = false;
 
-	region_begin("SLUICE_REGION_MAX=6", NULL);
+	region_begin("SLUICE_TEST=region_max=6", NULL);
 	CHECK(!environment("LD_PRELOAD") || !blocks_are_known); /* headers are glibc's own */
 	w.stop = &stop;
 	CHECK_EQ(pthread_create(&w.thread, NULL, work, &w), 0);

@@ -15,8 +15,8 @@
 
 enum { BYTES = 3 << 20, ODD = 777, ROUNDS = 40 };
 
-#define COMMON "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_EARLY=on", \
-	       "SLUICE_EARLY_MIN=1", "SLUICE_WORKERS=1", "SLUICE_ENGINE_CPUS=1"
+#define COMMON "SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=on", \
+	       "SLUICE_EARLY_MIN=1", "SLUICE_WORKERS=1", "SLUICE_WORKERS=@1"
 
 static char *make_buffer(size_t bytes)
 {
@@ -269,7 +269,7 @@ UNIT_TEST(early_return_of_a_root_for_which_a_leaf_has_waited_long)
 {
 	ranks_run(2,
 		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_ENGINE=none",
-			      "SLUICE_RT_EARLY_WAIT=10000000", "SLUICE_GUARD_KIND=uffd",
+			      "SLUICE_TEST=early_wait=10000000", "SLUICE_GUARD_KIND=uffd",
 			      "SLUICE_LOG=debug", NULL },
 		  late_root, NULL);
 	if (strstr(ranks_text, "memory cannot be guarded here"))

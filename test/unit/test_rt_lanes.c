@@ -202,7 +202,7 @@ UNIT_TEST(requests_of_lanes_are_started_in_any_order)
 {
 	ranks_run(2, NULL, own_orders, NULL);
 	ranks_run(4, NULL, own_orders, NULL);
-	ranks_run(2, (char *[]){ "SLUICE_FAULT=slots:all", NULL }, own_orders, NULL);
+	ranks_run(2, (char *[]){ "SLUICE_TEST=fault=slots:all", NULL }, own_orders, NULL);
 }
 
 /* Slots and records of a lane count their turns apart; those of longer messages come 64 at a time.
@@ -340,8 +340,8 @@ static void without_memory(struct ranks *r)
 
 UNIT_TEST(a_rank_without_memory_keeps_nobody_waiting)
 {
-	ranks_run(3, NULL, without_memory, (char *[]){ "SLUICE_FAULT=lanes:1", NULL });
-	ranks_run(3, NULL, without_memory, (char *[]){ "SLUICE_FAULT=group:1", NULL });
+	ranks_run(3, NULL, without_memory, (char *[]){ "SLUICE_TEST=fault=lanes:1", NULL });
+	ranks_run(3, NULL, without_memory, (char *[]){ "SLUICE_TEST=fault=group:1", NULL });
 }
 
 /* The same of what asks for a worker process: there is none. */
@@ -358,7 +358,7 @@ static void without_worker(struct ranks *r)
 
 UNIT_TEST(a_rank_without_memory_is_without_a_worker)
 {
-	ranks_run(2, NULL, without_worker, (char *[]){ "SLUICE_FAULT=offers:1", NULL });
+	ranks_run(2, NULL, without_worker, (char *[]){ "SLUICE_TEST=fault=offers:1", NULL });
 }
 
 /* ---- who packs --------------------------------------------------------------------------- */

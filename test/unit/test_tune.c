@@ -95,7 +95,7 @@ static void load_own(const char *content, const char *entry)
 UNIT_TEST(values_of_the_file_count_more_than_defaults_and_less_than_the_environment)
 {
 	make_home();
-	load_own(with("# figures\nSLUICE_XFER_FRAGMENT=128K # so\n  "
+	load_own(with("# figures\nxfer_fragment=128K # so\n  "
 		      "SLUICE_COLL_THRESHOLD=32K\r\n\n"),
 		 "SLUICE_COLL_THRESHOLD=16K");
 	CHECK_EQ(result.state, TUNE_IN_FORCE);
@@ -111,10 +111,20 @@ UNIT_TEST(values_of_the_file_count_more_than_defaults_and_less_than_the_environm
 	remove_home();
 }
 
+UNIT_TEST(names_of_earlier_versions_are_read)
+{
+	make_home();
+	load_own(with("SLUICE_" "XFER_FRAGMENT=128K\nSLUICE_" "ENGINE_WORKERS=3\n"), NULL);
+	CHECK_EQ(result.state, TUNE_IN_FORCE);
+	CHECK_EQ(base_opt.xfer_fragment_bytes, 128 << 10);
+	CHECK_EQ(base_opt.engine_workers, 3);
+	remove_home();
+}
+
 UNIT_TEST(what_ranks_must_agree_on_can_be_given_up_alone)
 {
 	make_home();
-	load_own(with("SLUICE_XFER_FRAGMENT=128K\nSLUICE_RT_EARLY_MIN=2M\n"), NULL);
+	load_own(with("xfer_fragment = 128K\nSLUICE_EARLY_MIN = 2M\n"), NULL);
 	base_options_untune(true);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
 	CHECK_EQ(base_opt.rt_early_min_bytes, 2 << 20);
@@ -142,7 +152,7 @@ UNIT_TEST(a_file_of_something_else_is_refused_with_what_and_sets_nothing)
 	make_home();
 	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
 		head(cases[i].head, cases[i].line);
-		strcat(text, "SLUICE_XFER_FRAGMENT=128K\n");
+		strcat(text, "xfer_fragment = 128K\n");
 		load_own(text, NULL);
 		CHECK_EQ(result.state, TUNE_REFUSED);
 		CHECK_HAS(result.reason, cases[i].says);
@@ -158,16 +168,18 @@ UNIT_TEST(a_mistake_takes_back_what_stood_before_it)
 		const char *line, *says;
 	} cases[] = {
 		{ "SLUICE_NOTHING=1", "line 7: SLUICE_NOTHING is not an option" },
-		{ "SLUICE_FAULT=cma:all", "line 7: SLUICE_FAULT cannot be set there" },
-		{ "SLUICE_XFER_COPY=fast", "line 7: SLUICE_XFER_COPY does not take 'fast'" },
+		{ "fault=cma:all", "line 7: fault cannot be set there" },
+		{ "xfer_copy = fast", "line 7: xfer_copy does not take 'fast'" },
 		{ "SLUICE_WORKERS=49", "does not take '49'" },
+		{ "bcast = on", "line 7: bcast cannot be set there" },
+		{ "SLUICE_TEST=node_spin=1", "line 7: SLUICE_TEST cannot be set there" },
 		{ "hello", "line 7 is neither" },
 	};
 	char lines[128];
 
 	make_home();
 	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		snprintf(lines, sizeof(lines), "SLUICE_XFER_FRAGMENT=128K\n%s\n", cases[i].line);
+		snprintf(lines, sizeof(lines), "xfer_fragment = 128K\n%s\n", cases[i].line);
 		load_own(with(lines), NULL);
 		CHECK_EQ(result.state, TUNE_REFUSED);
 		CHECK_HAS(result.reason, cases[i].says);
@@ -204,14 +216,14 @@ UNIT_TEST(this_machines_file_comes_before_that_of_its_kind)
 	load(NULL);
 	CHECK_EQ(result.state, TUNE_ABSENT);
 	head("host", "host *");
-	strcat(text, "SLUICE_XFER_FRAGMENT=64K\n");
+	strcat(text, "xfer_fragment=64K\n");
 	tune_file_name(MPI, true, name, sizeof(name));
 	CHECK_HAS(name, "like-");
 	write_file(name, text);
 	load(NULL);
 	CHECK_EQ(result.state, TUNE_IN_FORCE);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 64 << 10);
-	load_own(with("SLUICE_XFER_FRAGMENT=128K\n"), NULL);
+	load_own(with("xfer_fragment = 128K\n"), NULL);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 128 << 10);
 	tune_load("MPICH 5.0.3", &result); /* another MPI has another file */
 	CHECK_EQ(result.state, TUNE_ABSENT);
@@ -224,10 +236,10 @@ UNIT_TEST(a_file_can_be_named_or_forbidden)
 	char entry[600];
 
 	make_home();
-	load_own(with("SLUICE_XFER_FRAGMENT=128K\n"), "SLUICE_TUNE=none");
+	load_own(with("xfer_fragment = 128K\n"), "SLUICE_TUNE=none");
 	CHECK_EQ(result.state, TUNE_OFF);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
-	write_file("mine", with("SLUICE_XFER_FRAGMENT=256K\n"));
+	write_file("mine", with("xfer_fragment=256K\n"));
 	snprintf(entry, sizeof(entry), "SLUICE_TUNE=%s/sluice/mine", folder);
 	load(entry);
 	CHECK_EQ(result.state, TUNE_IN_FORCE);

@@ -22,10 +22,10 @@
 enum { BYTES = 4 << 20, ROUNDS = 12 };
 
 #define EARLY                                                                                      \
-	"SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_EARLY=on",            \
-		"SLUICE_EARLY_MIN=1", "SLUICE_ENGINE_CPUS=0-1"
+	"SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=on",            \
+		"SLUICE_EARLY_MIN=1", "SLUICE_WORKERS=@0-1"
 #define OPTIONS(...)                                                                               \
-	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_FAULT=worker_idle:all",          \
+	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_TEST=fault=worker_idle:all",          \
 		     ##__VA_ARGS__, NULL })
 
 /* ---- the process, as others see it ------------------------------------------------------- */
@@ -180,8 +180,8 @@ static void job_that_is_shared(struct ranks *r) { bcasts(r, 3 * ROUNDS, NULL); }
 
 UNIT_TEST(worker_cuts_transfers_as_the_ranks_are_told_to)
 {
-	ranks_run(2, OPTIONS("SLUICE_XFER_FRAGMENT=1M"), job_that_is_shared, NULL);
-	ranks_run(2, OPTIONS("SLUICE_XFER_FRAGMENT=16K"), job_that_is_shared, NULL);
+	ranks_run(2, OPTIONS("SLUICE_TEST=xfer_fragment=1M"), job_that_is_shared, NULL);
+	ranks_run(2, OPTIONS("SLUICE_TEST=xfer_fragment=16K"), job_that_is_shared, NULL);
 }
 
 /* The program can wait for no child of the rank's. */
@@ -293,7 +293,7 @@ UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
 {
 	ranks_run(2, (char *[]){ EARLY, "SLUICE_WORKER_KIND=thread", NULL }, job_with_threads,
 		  NULL);
-	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_FAULT=worker_start:all"), job_with_threads,
+	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_TEST=fault=worker_start:all"), job_with_threads,
 		  NULL);
 	CHECK(strstr(ranks_text, "no worker process"));
 }
@@ -301,7 +301,7 @@ UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
 static void job_without_attached_rank(struct ranks *r)
 {
 	if (r->rank == 1)
-		ranks_options((char *[]){ EARLY, "SLUICE_FAULT=worker_attach:all", NULL });
+		ranks_options((char *[]){ EARLY, "SLUICE_TEST=fault=worker_attach:all", NULL });
 	bcasts(r, ROUNDS, compute);
 	if (r->rank == 0)
 		CHECK_EQ(counter(BASE_CTR_ENGINE_RETIRED), 0);
@@ -357,7 +357,7 @@ UNIT_TEST(worker_that_stands_still_is_ended_after_the_time_out)
 {
 	the_signal = SIGSTOP;
 	for (delay_us = 60; delay_us < 200; delay_us += 30)
-		ranks_run(2, OPTIONS("SLUICE_ENGINE_TIMEOUT=50"), job_that_is_harmed, NULL);
+		ranks_run(2, OPTIONS("SLUICE_TEST=engine_timeout=50"), job_that_is_harmed, NULL);
 }
 
 /* Writes the pid for the harness, as the job's memory vanishes with the job. */

@@ -32,24 +32,24 @@ static const char help[] =
 
 void info_nodes(struct info_nodes out[INFO_NODES])
 {
-	bool any = base_opt.span,
+	bool any = base_opt.hier,
 	     requests = any && base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON;
 
 	out[0] = (struct info_nodes){
 		"Bcast, Reduce, Allreduce", any,
-		any ? "from 1 MB on; SLUICE_COLL_kind=on: from SLUICE_COLL_THRESHOLD on"
+		any ? "from 1 MB on; SLUICE_COLL=kind:on: from SLUICE_COLL_THRESHOLD on"
 		    : "the host MPI's unless SLUICE_HIER=on says that every rank of the job runs "
 		      "Sluice"
 	};
 	out[1] = (struct info_nodes){
 		"Barrier, Gather, Scatter, Allgather, Alltoall, Reduce_scatter", any,
-		"with SLUICE_COLL_kind=on; of Alltoall at most 64 KB for each rank"
+		"with SLUICE_COLL=kind:on; of Alltoall at most 64 KB for each rank"
 	};
 	out[2] = (struct info_nodes){ "nonblocking ones of these kinds", requests,
 				      requests ? "where MPI_THREAD_MULTIPLE is provided: a thread "
 						 "makes them progress; else the host MPI's"
 					       : "the host MPI's, which progresses inside calls; "
-						 "SLUICE_COLL_NONBLOCKING=on: see sluice(7)" };
+						 "SLUICE_COLL=nonblocking:on: see sluice(7)" };
 	out[3] = (struct info_nodes){ "others: Scan, Gatherv, Alltoallv, neighbours, persistent",
 				      false, "the host MPI's" };
 }
@@ -169,5 +169,5 @@ int tool_info(int argc, char **argv)
 	(json ? info_json : info_text)(&info);
 	free(info.tuned);
 	free(info.mpis.found);
-	return info.problems[0] ? TOOL_FAILED : TOOL_DONE;
+	return base_opt.usable ? TOOL_DONE : TOOL_FAILED;
 }

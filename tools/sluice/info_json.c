@@ -83,7 +83,7 @@ static void json_options(struct text_json *j)
 {
 	static const char *const types[] = {
 		[BASE_OPT_BOOL] = "bool", [BASE_OPT_BYTES] = "bytes",   [BASE_OPT_INT] = "int",
-		[BASE_OPT_ENUM] = "enum", [BASE_OPT_STRING] = "string",
+		[BASE_OPT_ENUM] = "enum", [BASE_OPT_STRING] = "string", [BASE_OPT_LIST] = "list",
 	};
 	char value[512], takes[256];
 
@@ -91,9 +91,12 @@ static void json_options(struct text_json *j)
 	for (size_t i = 0; i < base_option_count; i++) {
 		const struct base_option *o = &base_option_table[i];
 
+		if (o->group > BASE_GROUP_OUTPUT && o->group != BASE_GROUP_TUNE)
+			continue; /* its list has it */
 		base_option_print(o, value, sizeof(value));
 		text_json_open(j, NULL, '{');
 		text_json_string(j, "name", o->name);
+		text_json_string(j, "group", base_group_title(o->group));
 		text_json_string(j, "value", value);
 		text_json_string(j, "default", o->dflt);
 		text_json_string(j, "source", base_option_source_name(o->source));
@@ -192,7 +195,12 @@ void info_json(const struct info *info)
 	text_json_string(&j, "host", info->host);
 	text_json_string(&j, "kind_of_machine", info->machine);
 	text_json_open(&j, "problems", '[');
-	info_each_problem(info, json_problem, &j);
+	if (!base_opt.usable)
+		info_each_problem(info, json_problem, &j);
+	text_json_close(&j, ']');
+	text_json_open(&j, "old_names", '[');
+	if (base_opt.usable)
+		info_each_problem(info, json_problem, &j);
 	text_json_close(&j, ']');
 	json_mpis(&j, info);
 	json_trials(&j, info);

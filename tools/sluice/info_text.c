@@ -29,7 +29,8 @@ static void print_summary(const struct info *info)
 	text_table_free(&t);
 	if (!info->problems[0])
 		return;
-	printf("\nWrong in the environment (programs run plain until it is mended)\n");
+	puts(base_opt.usable ? "\nOld names in the environment"
+			     : "\nWrong in the environment (programs run plain until it is mended)");
 	info_each_problem(info, print_problem, NULL);
 }
 
@@ -228,26 +229,39 @@ static void print_tuned(const struct info *info)
 	text_table_free(&t);
 }
 
-static void print_options(const struct info *info)
+static void print_group(const struct info *info, enum base_group group)
 {
 	struct text_table t = { 0 };
 	char value[512];
 
-	if (info->tuned_count && info->tuned[0].found.state == TUNE_IN_FORCE)
-		printf("\nOptions (environment variables; tuned as with %s)\n",
+	if (group == BASE_GROUP_TUNE && info->tuned_count &&
+	    info->tuned[0].found.state == TUNE_IN_FORCE)
+		printf("\n%s, as with %s\n", base_group_title(group),
 		       info->tuned[0].mpi->version);
 	else
-		printf("\nOptions (environment variables)\n");
+		printf("\n%s\n", base_group_title(group));
 	text_table_row(&t, "name", "value", "default", "unit", "source", "meaning", NULL);
 	for (size_t i = 0; i < base_option_count; i++) {
 		const struct base_option *o = &base_option_table[i];
 
+		if (o->group != group)
+			continue;
 		base_option_print(o, value, sizeof(value));
 		text_table_row(&t, o->name, shown(value), shown(o->dflt), o->unit,
 			       base_option_source_name(o->source), o->help, NULL);
 	}
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
+}
+
+static void print_options(const struct info *info)
+{
+	static const enum base_group groups[] = { BASE_GROUP_USE, BASE_GROUP_MEMORY,
+						  BASE_GROUP_MOVERS, BASE_GROUP_OUTPUT,
+						  BASE_GROUP_TUNE };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(groups); i++)
+		print_group(info, groups[i]);
 }
 
 void info_text(const struct info *info)

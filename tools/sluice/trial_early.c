@@ -202,7 +202,7 @@ static const char *engine_remedy(const char *reason)
 {
 	if (strstr(reason, "no CPU is spare"))
 		return "start fewer ranks than CPUs, or say which CPUs are for workers: "
-		       "SLUICE_ENGINE_CPUS";
+		       "SLUICE_WORKERS";
 	return NULL;
 }
 

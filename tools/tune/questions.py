@@ -4,7 +4,7 @@ from units import short_bytes
 
 K, M, NEVER = 1 << 10, 1 << 20, 1 << 40
 SIZE_MAX = 64 * M
-LLC_SHARE = 3 / 16  # of the last-level cache, from which host/copy.c goes past it by itself
+LLC_SHARE = 3 / 16  # of the last-level cache, from which os/copy.c goes past it by itself
 LLC_UNKNOWN = 32 * M
 
 
@@ -51,26 +51,26 @@ def threshold(quick):
     default, out = 64 * K, []
     for value in (8 * K, 16 * K, 32 * K) if not quick else (16 * K, 32 * K):
         sizes = [s for s in (8 * K, 12 * K, 16 * K, 24 * K, 32 * K, 48 * K) if value <= s < default]
-        both = {'SLUICE_COLL_THRESHOLD': short_bytes(value), 'SLUICE_REGION_ADOPT_MIN': short_bytes(value)}
+        both = {'SLUICE_COLL_THRESHOLD': short_bytes(value), 'region_adopt_min': short_bytes(value)}
         alone = {'SLUICE_COLL_THRESHOLD': short_bytes(value)}
         out += [Candidate(v, used(sizes) + again(sizes[:1])) for v in ([both] if quick else [both, alone])]
     for value in (128 * K, 256 * K):
         sizes = [s for s in (64 * K, 96 * K, 128 * K, 192 * K) if default <= s < value]
         out.append(Candidate({'SLUICE_COLL_THRESHOLD': short_bytes(value)}, used(sizes) + again(sizes[:1])))
-    return Question('SLUICE_COLL_THRESHOLD', 'from which size on calls are taken', out)
+    return Question('SLUICE_COLL_THRESHOLD', 'from which size on calls are admitted', out)
 
 
 def fragment(quick):
     sizes = [256 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
-    return Question('SLUICE_XFER_FRAGMENT', 'bytes that one mover takes at a time',
-                    [Candidate({'SLUICE_XFER_FRAGMENT': short_bytes(v)}, used(sizes))
+    return Question('xfer_fragment', 'bytes that one mover claims at a time',
+                    [Candidate({'xfer_fragment': short_bytes(v)}, used(sizes))
                      for v in (32 * K, 64 * K, 128 * K, 256 * K, 512 * K)])
 
 
 def copy(kernels, quick):
     sizes = [256 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
-    return Question('SLUICE_XFER_COPY', 'which instructions copy, whatever the size',
-                    [Candidate({'SLUICE_XFER_COPY': k}, used(sizes, True)) for k in kernels])
+    return Question('xfer_copy', 'which instructions copy, whatever the size',
+                    [Candidate({'xfer_copy': k}, used(sizes, True)) for k in kernels])
 
 
 def past_cache(llc, kernels, quick):
@@ -79,12 +79,12 @@ def past_cache(llc, kernels, quick):
     for value in (4 * M, 8 * M, 16 * M, 32 * M):
         sizes = [s for s in (4 * M, 8 * M, 16 * M, 32 * M) if value <= s < default]
         if sizes:
-            out.append(Candidate({'SLUICE_XFER_PAST_CACHE': short_bytes(value)},
+            out.append(Candidate({'xfer_past_cache': short_bytes(value)},
                                  used(sizes[:1] + sizes[-1:] if quick else sizes, True)))
     sizes = [s for s in (8 * M, 16 * M, 32 * M, 64 * M) if s >= default]
     if sizes:
-        out.append(Candidate({'SLUICE_XFER_PAST_CACHE': '1T'}, used(sizes[:1] if quick else sizes, True)))
-    return Question('SLUICE_XFER_PAST_CACHE', 'from which size on copies go past the caches',
+        out.append(Candidate({'xfer_past_cache': '1T'}, used(sizes[:1] if quick else sizes, True)))
+    return Question('xfer_past_cache', 'from which size on copies go past the caches',
                     out if 'nontemporal' in kernels else [])
 
 

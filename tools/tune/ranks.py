@@ -6,6 +6,13 @@ TASKSET = ['taskset', '-c']
 MS_CALIBRATE = 40
 
 
+def spelled(values):
+    """The environment for these values: variables as they are, names of the tune file in SLUICE_TEST."""
+    names = [f'{n}={v}' for n, v in values.items() if not n.startswith('SLUICE')]
+    return {**{n: v for n, v in values.items() if n.startswith('SLUICE')},
+            **({'SLUICE_TEST': ','.join(names)} if names else {})}
+
+
 class Ranks:
     """tool: this sluice; programs: where the measuring programs are; mpi: bench's HostMpi; allowed: CPUs."""
 
@@ -26,7 +33,7 @@ class Ranks:
             args = [*args, f'nice={self.nice}']
         command = self.mpi.command(ranks, [*before, self.tool, 'run'], self.mpi.program(self.programs,
                                                                                         program), args)
-        lines, *_ = launch(command, {**self.mpi.env(), **values}, max(1.0, limit_s), self.nice)
+        lines, *_ = launch(command, {**self.mpi.env(), **spelled(values)}, max(1.0, limit_s), self.nice)
         return [x for x in lines if x['what'] not in ('run', 'hello')]
 
     def units_for(self, call, ranks, shares_core, args, limit_s):

@@ -38,9 +38,9 @@ def option_lines(found, defaults):
     out = [f'# {name}: {found["about"]}', f'#   {found["why"]}']
     out += [f'#   {line}' for line in figures(found)]
     if found['values']:
-        out += [f'{n}={v}' for n, v in found['values'].items()]
+        out += [f'{n} = {v}' for n, v in found['values'].items()]
     else:
-        out.append(f'#{name}={defaults[name]}')
+        out.append(f'#{name} = {defaults[name]}')
     return [*out, '']
 
 

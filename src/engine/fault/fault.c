@@ -177,7 +177,7 @@ static const struct engine_ops *inner_of(const struct fault_settings *s, char *r
 
 	if (inner && inner != &engine_fault)
 		return inner;
-	snprintf(reason, cap, "SLUICE_ENGINE_FAULT: inner=%s is wrong: %s", s->inner,
+	snprintf(reason, cap, "engine_fault: inner=%s is wrong: %s", s->inner,
 		 inner ? "it is this engine" : "there is no such engine");
 	return NULL;
 }
@@ -321,7 +321,7 @@ static void fault_after_fork_child(void)
 
 const struct engine_ops engine_fault = {
 	.name = "fault",
-	.help = "another engine, broken as SLUICE_ENGINE_FAULT says; for tests",
+	.help = "another engine, broken as engine_fault says; for tests",
 	.probe = fault_probe,
 	.chan_count = fault_chan_count,
 	.chan_open = fault_chan_open,

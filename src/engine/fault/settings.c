@@ -26,7 +26,7 @@ static int set_inner(const char *name, struct fault_settings *out, char *reason,
 		return 0;
 	}
 	snprintf(reason, cap,
-		 "SLUICE_ENGINE_FAULT: inner=%.40s is wrong: it takes the name of an engine", name);
+		 "engine_fault: inner=%.40s is wrong: it takes the name of an engine", name);
 	return -EINVAL;
 }
 
@@ -51,12 +51,12 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 			memcpy((char *)out + s->offset, &number, sizeof(number));
 			return 0;
 		}
-		snprintf(reason, cap, "SLUICE_ENGINE_FAULT: %s=%.40s is wrong: it takes %s",
+		snprintf(reason, cap, "engine_fault: %s=%.40s is wrong: it takes %s",
 			 s->name, value, s->accepts);
 		return -EINVAL;
 	}
 	snprintf(reason, cap,
-		 "SLUICE_ENGINE_FAULT: there is no %.40s; it takes delay, rate, short, error, hang "
+		 "engine_fault: there is no %.40s; it takes delay, rate, short, error, hang "
 		 "and inner",
 		 text);
 	return -EINVAL;
@@ -68,7 +68,7 @@ int fault_settings_parse(const char *text, struct fault_settings *out, char *rea
 	char copy[256], *next = copy;
 
 	if (strlen(text) >= sizeof(copy)) {
-		snprintf(reason, cap, "SLUICE_ENGINE_FAULT is longer than %zu bytes",
+		snprintf(reason, cap, "engine_fault is longer than %zu bytes",
 			 sizeof(copy) - 1);
 		return -EINVAL;
 	}

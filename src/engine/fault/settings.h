@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The settings in SLUICE_ENGINE_FAULT. */
+/* The settings in engine_fault. */
 #ifndef SLUICE_ENGINE_FAULT_SETTINGS_H
 #define SLUICE_ENGINE_FAULT_SETTINGS_H
 

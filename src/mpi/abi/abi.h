@@ -268,7 +268,7 @@ static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
  * that is known of it. In sizes.c. */
 bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes);
 /* The same of a call that the gate leaves to the host MPI. */
-bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate);
+bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct coll_gate *gate);
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's
  * memory, which may be what is pending: that is completed like any other touch. */

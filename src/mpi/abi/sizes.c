@@ -16,15 +16,14 @@ bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_by
 	return size && count * size < threshold_bytes;
 }
 
-bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate)
+bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct coll_gate *gate)
 {
 	uint64_t bound = types_bound(datatype), size;
 
 	if (!bound || count >= TYPES_COUNT_END)
 		return false;
-	if (count * bound < gate->from)
+	if (count * bound < gate->gate)
 		return true;
 	size = types_known_size(datatype, bound);
-	return size && (count * size < gate->from || rt_hole_has(gate->holes[0], count * size) ||
-			rt_hole_has(gate->holes[1], count * size));
+	return size && coll_gate_passes(gate, count * size);
 }

@@ -64,7 +64,21 @@ static void look_at_place(struct coll_op *t)
 		args->send = args->recv;
 }
 
-bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct rt_window *window, int *rc)
+/* Returns: whether the gate admits calls of this size. */
+static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
+{
+	switch (policy_admit(gate, bytes)) {
+	case ADMIT_NOT_SMALL:
+		return trace_rejected(IS_SMALL);
+	case ADMIT_NOT:
+		return trace_rejected(IS_LARGE);
+	default:
+		return true;
+	}
+}
+
+bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct coll_gate *gate,
+		int *rc)
 {
 	const struct arg_buf *own = args_message(args);
 	uint64_t own_bytes;
@@ -75,16 +89,16 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct rt
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	if (own && !rt_window_has(window, own_bytes))
-		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+	if (own && !is_admitted(gate, own_bytes))
+		return false;
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!bufrefs_init(t))
 		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (!rt_window_has(window, t->bytes))
-		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+	if (!is_admitted(gate, t->bytes))
+		return false;
 	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
 	       trace_rejected(IS_WRONG);
 }
@@ -175,7 +189,9 @@ void coll_count_decision(enum coll kind, bool is_taken)
 /* What only buffers that are used again would make faster: a program may never call it twice. */
 static bool is_too_early(struct coll_op *t)
 {
-	return !t->cs->is_decided && !rt_takes_always(t->args.kind, t->bytes) &&
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
+
+	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
 	       t->cs->passed_calls++ < FIRST_PASSED;
 }
 
@@ -197,18 +213,16 @@ static int prepare_and_run(struct coll_op *t)
 
 static bool run(struct coll_args *args, int *rc)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	struct coll_op t;
 	int ret;
 
-	if (!coll_admit(
-		    &t, args,
-		    &(struct rt_window){ .from = rt_threshold_bytes[args->kind], .to = UINT64_MAX },
-		    rc))
+	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_rejected(IS_NEW);
 	comm_state_connect(t.cs);
-	if (t.cs->multinode && !rt_takes_always(args->kind, t.bytes))
+	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(IS_NEW);
 	if (t.cs->multinode)
 		return multinode->execute(&t, rc) && (coll_count_decision(args->kind, true), true);
@@ -227,13 +241,14 @@ static bool run(struct coll_args *args, int *rc)
 
 bool coll_execute(struct coll_args *args, int *rc)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	const struct arg_buf *own = args_message(args);
 	bool is_small = own ? traced_begin(&args->traced, args->name, args->caller, own->type,
-					   own->count, rt_threshold_bytes[args->kind])
+					   own->count, gate->from)
 			    : traced_begin(&args->traced, args->name, args->caller,
-					   abi.datatype_null, 0, rt_threshold_bytes[args->kind]);
+					   abi.datatype_null, 0, gate->from);
 
-	if (is_small || rt_is_off(args->kind))
+	if (is_small || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
 	if (run(args, rc)) {

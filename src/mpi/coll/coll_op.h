@@ -122,7 +122,7 @@ int coll_passed(const struct coll_args *args, int rc); /* returns rc */
 
 /* May Sluice execute a call of these sizes, as far as this rank can see? Copies *args. False: no,
  * or, with *rc set, the host MPI has already reported an error. */
-bool coll_admit(struct coll_op *op, const struct coll_args *args, const struct rt_window *window,
+bool coll_admit(struct coll_op *op, const struct coll_args *args, const struct coll_gate *gate,
 		int *rc);
 /* Returns: 0 or -errno; coll_complete() is due in any case, with rt's result. */
 int coll_prepare(struct coll_op *op);

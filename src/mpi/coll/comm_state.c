@@ -440,7 +440,7 @@ void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
 	pthread_mutex_lock(&session.lock);
 	if (!cs->is_connect_due && !cs->is_decided) {
 		cs->connect_credit += wish;
-		cs->is_connect_due = cs->connect_credit > rt_request_connect_threshold();
+		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
 		if (cs->is_connect_due)
 			rt_intercept_ref();
 	}

@@ -47,9 +47,9 @@ static inline bool gate_is_small(MPI_Datatype datatype, uint64_t count, uint64_t
 
 /* As types_is_passed(), without a function call for small messages. */
 static inline bool gate_is_passed(MPI_Datatype datatype, uint64_t count,
-				  const struct rt_window *gate)
+				  const struct coll_gate *gate)
 {
-	return base_likely(gate_is_small(datatype, count, gate->from)) ||
+	return base_likely(gate_is_small(datatype, count, gate->gate)) ||
 	       types_is_passed(datatype, count, gate);
 }
 

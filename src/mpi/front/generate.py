@@ -207,18 +207,18 @@ def args(f):
 
 def is_passed(form, term, gate, prefix):
     args = f'{term.args[2]}, (uint64_t){term.args[1]}'
-    return f'{prefix}_is_small({args}, {gate})' if form == 'blocking' else f'{prefix}_is_passed({args}, &{gate})'
+    return f'{prefix}_is_small({args}, {gate}.gate)' if form == 'blocking' else f'{prefix}_is_passed({args}, &{gate})'
 
 
 def gate(f, prefix):
     """True: the host MPI's without another check, by what all ranks know, or not at all."""
     form = form_of(f)[1]
-    array = 'rt_gate_bytes' if form == 'blocking' else 'rt_request_gate'
-    name = f'{array}[COLL_{base_of(f).upper()}]'
+    kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
+    name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
     counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets')
                                            for t in f.terms)
     if not counted:
-        return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
+        return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
         return is_passed(form, f.terms[-1], name, prefix)
     # Only the root knows which buffer counts. Elsewhere the other buffer means nothing: where it looks large,

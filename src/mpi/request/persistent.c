@@ -103,10 +103,10 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 	struct request *r;
 	struct comm_state *cs;
 
-	if (rt_request_window[args->kind].from == UINT64_MAX)
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 		return false;
 	r = request_get(spare);
-	if (coll_admit(&r->op, args, &rt_request_window[args->kind], rc)) {
+	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		cs = r->op.cs;
 		if (comm_state_connect(cs) && (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
 		    rt_request_suits(cs->rt) && request_can_run_detached(r) && comm_state_connect_lanes(cs)) {
@@ -150,7 +150,7 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 
 	*rc = 0;
 	if (!request || !admit(args, &spare, &r, rc)) {
-		if (rt_request_window[args->kind].from != UINT64_MAX)
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
 	}

@@ -458,13 +458,12 @@ static bool is_used_again(struct request *r)
 {
 	enum coll kind = r->op.args.kind;
 	uint64_t bytes = r->op.bytes;
-	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
-									 : coll_prepare(&r->op);
+	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
 	bool takes;
 
 	if (err)
 		bufrefs_close(&r->op); /* the same failure comes again, where all ranks learn of it */
-	r->is_prepared |= !err && bytes >= rt_request_again_bytes[kind];
+	r->is_prepared |= !err;
 	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
 	if (!takes && r->is_prepared)
 		bufrefs_close(&r->op);
@@ -477,10 +476,10 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 {
 	struct request *r;
 
-	if (rt_request_window[args->kind].from == UINT64_MAX)
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 		return false;
 	r = request_get(spare);
-	if (coll_admit(&r->op, args, &rt_request_window[args->kind], rc)) {
+	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		if (coll_is_neighborhood(args->kind) && r->op.cs->rt &&
 		    !r->op.cs->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
@@ -492,13 +491,14 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 		} else if (!r->op.cs->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			comm_state_add_credit(r->op.cs, rt_request_connect_credit(args->kind, r->op.bytes));
+			comm_state_add_credit(r->op.cs, policy_connect_credit(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_can_run_detached(r)) {
 			trace_rejected(
 				"it computes with a function that only its own rank could call");
-		} else if (!rt_request_takes_always(args->kind, r->op.bytes) &&
+		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
+					r->op.bytes) == ADMIT_REUSED &&
 			   !is_used_again(r)) {
 			trace_rejected("it wins in buffers that are used again only, on which ranks "
 				     "agree in blocking collectives");
@@ -547,7 +547,7 @@ static bool trace_begin(struct coll_args *args)
 
 	return traced_begin(&args->traced, args->name, args->caller,
 			    own ? own->type : abi.datatype_null, own ? own->count : 0,
-			    rt_request_window[args->kind].from);
+			    rt_gates[COLL_NONBLOCKING][args->kind].from);
 }
 
 static bool begin(const struct coll_args *args, void *request, int *rc)
@@ -556,7 +556,7 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 
 	*rc = 0;
 	if (!request || !admit(args, &spare, &r, rc)) {
-		if (rt_request_window[args->kind].from != UINT64_MAX)
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
 	}

@@ -55,6 +55,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 {
 	struct node_group *g = NULL;
 	uint64_t begin_ns = trace_activity_begin();
+	struct policy_options options;
 	struct rt_comm *c;
 	int64_t all_ok;
 	int ret;
@@ -87,9 +88,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	}
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
-	c->host = rt_host;
-	c->takes_requests = policy_request_suits(&(struct policy_group){
-		.ranks = node_size(g), .oversubscribed = c->is_crowded });
+	options = rt_policy_options();
+	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);

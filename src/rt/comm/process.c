@@ -16,71 +16,45 @@
 #include "worker/worker.h"
 
 bool rt_on;
-uint64_t rt_threshold_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
-struct rt_window rt_request_window[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
-struct rt_window rt_request_always[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
-struct rt_window rt_request_gate[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
-uint64_t rt_request_again_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
-uint64_t rt_gate_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
-uint64_t rt_always_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
+struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT] = {
+	[0 ... COLL_FORMS - 1] = { [0 ... COLL_COUNT - 1] = COLL_GATE_CLOSED },
+};
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
-enum policy_host rt_host;
+static struct policy_figures figures[COLL_COUNT]; /* of the host MPI */
 static char problems[2048 + PATH_MAX];
 
-/* What is traced has to be looked at, however small; blocking barriers are the library's unless
- * asked for. */
-static void set_gates(void)
+struct policy_options rt_policy_options(void)
 {
-	for (int kind = 0; kind < COLL_COUNT; kind++) {
-		rt_gate_bytes[kind] =
-			trace_is_on() && kind != COLL_BARRIER ? 0 : rt_threshold_bytes[kind];
-		rt_request_gate[kind] =
-			trace_is_on() ? (struct rt_window){ 0 } : rt_request_window[kind];
-	}
+	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
+				    .hier = base_opt.hier };
+
+	memcpy(o.modes, base_opt.coll_take, sizeof o.modes);
+	return o;
 }
 
-/* What may be taken, in buffers that are used again or in all. */
-static struct rt_window any_of(const struct policy_window *w)
+void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always)
 {
-	struct rt_window out = { w->from, w->to, .holes = { { w->not_from, w->not_to } } };
+	struct policy_options o = rt_policy_options();
 
-	if (w->again == UINT64_MAX)
-		return out;
-	out.to = UINT64_MAX;
-	if (w->from == UINT64_MAX)
-		out.from = w->again;
-	else
-		out.holes[1] = (struct rt_hole){ w->to + 1, w->again };
-	return out;
+	policy_crowded(&o, &figures[kind], kind, ranks, out_again, out_always);
 }
 
 static void switch_on(void)
 {
-	struct policy_window window;
+	struct policy_options o = rt_policy_options();
 
-	for (int kind = 0; kind < COLL_COUNT; kind++) {
-		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
-		rt_always_bytes[kind] = policy_always_bytes(kind, rt_host);
-		window = policy_request_window(kind, rt_host);
-		rt_request_always[kind] =
-			(struct rt_window){ window.from, window.to,
-					    .holes = { { window.not_from, window.not_to } } };
-		rt_request_window[kind] = any_of(&window);
-		rt_request_again_bytes[kind] = window.again;
-		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX ||
-			 rt_request_window[kind].from != UINT64_MAX;
-	}
-	set_gates();
+	policy_gates(rt_gates, &o, figures, trace_is_on());
+	for (int kind = 0; kind < COLL_COUNT; kind++)
+		rt_on |= !coll_gate_is_closed(&rt_gates[COLL_BLOCKING][kind]) ||
+			 !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
 }
 
 static void switch_off(void)
 {
-	for (int kind = 0; kind < COLL_COUNT; kind++)
-		rt_threshold_bytes[kind] = rt_request_window[kind].from = UINT64_MAX;
+	policy_gates_close(rt_gates, trace_is_on());
 	rt_on = false;
-	set_gates();
 }
 
 /* A child has none of its parent's peers. */
@@ -114,26 +88,48 @@ static void load_tuned(bool prefer_pmix, const char *library_version)
 	if (!base_job_identity(prefer_pmix, &rank))
 		base_options_untune(true);
 	if (tuned.state == TUNE_REFUSED)
-		snprintf(problems, sizeof problems,
+		snprintf(problems + strlen(problems), sizeof problems - strlen(problems),
 			 "sluice: tune: %s is not used: %s; run sluice tune again\n", tuned.path,
 			 tuned.reason);
 }
 
-/* Under the lock. The options are read once; what is wrong with them is told when the rank is
- * known. */
+static int set_figure(void *arg, const char *name, const char *value)
+{
+	return policy_figures_set(arg, name, value);
+}
+
+/* The figures of this host MPI, which all ranks must have alike. */
+static void load_figures(const char *library_version)
+{
+	struct tune_result found;
+	char mpi[TUNE_MPI_BYTES];
+
+	tune_mpi_name(library_version, mpi, sizeof mpi);
+	policy_figures_begin(figures);
+	tune_load_shipped(mpi, set_figure, figures, &found);
+	if (found.state != TUNE_IN_FORCE) {
+		policy_figures_init(figures);
+		base_log(BASE_LOG_WARN, "rt", "%s: %s; only large calls are admitted", found.path,
+			 found.reason);
+	}
+	base_options_agree(policy_figures_hash(figures));
+}
+
+/* Under the lock. Options are loaded once; problems are reported when the rank is known. */
 static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
 
-	if (!loaded && !base_options_load(NULL, problems, sizeof problems))
+	if (!loaded && !base_options_load(NULL, problems, sizeof problems)) {
 		load_tuned(prefer_pmix, library_version);
+		load_figures(library_version);
+	}
 	loaded = true;
 }
 
 void rt_announce(bool prefer_pmix, const char *library_version)
 {
 	pthread_mutex_lock(&start_lock);
-	rt_host = policy_host_of(library_version);
 	load_options(prefer_pmix, library_version);
 	pthread_mutex_unlock(&start_lock);
 	if (base_opt.enabled && base_opt.usable)
@@ -200,7 +196,7 @@ void rt_stop(void)
 	node_withdraw();
 	node_fini();
 	trace_stop();
-	set_gates();
+	policy_gates_close(rt_gates, false);
 }
 
 void rt_memory_keep_out(const void *addr, uint64_t bytes)

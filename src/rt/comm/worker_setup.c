@@ -27,7 +27,7 @@ static bool leaves_work(const struct rt_comm *c)
 	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
 
 	for (int kind = 0; kind < COLL_COUNT && c->takes_requests; kind++)
-		any |= rt_request_window[kind].from != UINT64_MAX;
+		any |= !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
 	return any;
 }
 

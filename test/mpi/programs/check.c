@@ -95,9 +95,9 @@ bool check_library(const char *name)
 
 bool check_serves_requests(void)
 {
-	const char *preload = getenv("LD_PRELOAD"), *wanted = getenv("SLUICE_COLL_NONBLOCKING");
+	const char *preload = getenv("LD_PRELOAD"), *wanted = getenv("SLUICE_COLL");
 
-	return preload && strstr(preload, "libsluice") && wanted && !strcmp(wanted, "on");
+	return preload && strstr(preload, "libsluice") && wanted && strstr(wanted, "nonblocking:on");
 }
 
 /* ---- data ------------------------------------------------------------------------------- */

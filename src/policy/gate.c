@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "policy/gate.h"
+
+#define NEVER   UINT64_MAX
+#define ALL     UINT64_MAX
+#define HIER_LEAST_BYTES ((uint64_t)1 << 20) /* shorter ones lose more often than they win (ADR 27) */
+/* Over several nodes an exchange is copied twice more, for fewer messages: worth it as long as a
+ * message costs more than that. */
+#define HIER_EXCHANGE_MAX_BYTES ((uint64_t)64 << 10)
+/* Flat collectives cost a look at each rank. More ranks have not been measured. */
+#define REQUEST_RANKS_MAX 16
+/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
+ * program that has few does without. */
+#define CONNECT_THRESHOLD 256u
+#define CONNECT_BYTES     (16u << 10)
+
+static int64_t mode_of(const struct policy_options *o, enum coll kind)
+{
+	static const uint8_t families[COLL_COUNT] = {
+#define X(id, pattern, family, is_local) BASE_FAMILY_##family,
+		COLL_LIST(X)
+#undef X
+	};
+
+	return o->modes[families[kind]];
+}
+
+/* Least bytes of a blocking call that may be admitted. */
+static uint64_t least_bytes(const struct policy_options *o, const struct policy_figures *f,
+			    enum coll kind)
+{
+	int64_t mode = mode_of(o, kind);
+
+	if (mode == BASE_TAKE_OFF)
+		return NEVER;
+	/* inside a node the host MPI's own barriers are as fast */
+	if (kind == COLL_BARRIER)
+		return o->hier && mode == BASE_TAKE_ON ? 0 : NEVER;
+	/* ranks share no size: all or nothing, and nothing unless an option asks */
+	if (coll_is_local(kind))
+		return o->modes[BASE_FAMILY_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
+	if (mode == BASE_TAKE_ON)
+		return o->threshold_bytes;
+	return base_max_u64(f->again, o->threshold_bytes);
+}
+
+static struct coll_gate blocking_gate(const struct policy_options *o,
+				      const struct policy_figures *f, enum coll kind)
+{
+	uint64_t from = least_bytes(o, f, kind), always = from;
+
+	if (!coll_is_local(kind) && kind != COLL_BARRIER && mode_of(o, kind) == BASE_TAKE_AUTO)
+		always = base_max_u64(f->always, o->threshold_bytes);
+	return (struct coll_gate){ .from = from, .to = ALL, .always_from = always,
+				   .always_to = ALL };
+}
+
+static struct coll_gate nonblocking_gate(const struct policy_options *o,
+					 const struct policy_figures *f, enum coll kind)
+{
+	const struct policy_sizes *s = &f->nonblocking;
+	int64_t mode = o->modes[BASE_FAMILY_NONBLOCKING];
+	struct coll_gate g = COLL_GATE_CLOSED;
+
+	if (mode == BASE_TAKE_OFF || mode_of(o, kind) == BASE_TAKE_OFF)
+		return g;
+	if (mode == BASE_TAKE_ON) {
+		g.from = g.always_from = kind == COLL_BARRIER ? 0 : least_bytes(o, f, kind);
+		g.to = g.always_to = ALL;
+		return g;
+	}
+	g = (struct coll_gate){ .from = s->from, .to = s->to, .always_from = s->from,
+				.always_to = s->to, .holes = { { s->not_from, s->not_to } } };
+	if (s->again == NEVER)
+		return g;
+	g.to = ALL;
+	if (s->from == NEVER)
+		g.from = s->again;
+	else
+		g.holes[1] = (struct coll_hole){ s->to + 1, s->again };
+	return g;
+}
+
+/* While calls are traced the small ones are counted, too; blocking barriers are the host MPI's
+ * unless an option asks. */
+static void open_gate(struct coll_gate *g, enum coll_form form, enum coll kind, bool is_traced)
+{
+	bool is_counted = is_traced && (form == COLL_NONBLOCKING || kind != COLL_BARRIER);
+
+	g->gate = is_counted ? 0 : g->from;
+}
+
+void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct policy_options *o,
+		  const struct policy_figures figures[COLL_COUNT], bool is_traced)
+{
+	for (enum coll kind = 0; kind < COLL_COUNT; kind++) {
+		gates[COLL_BLOCKING][kind] = blocking_gate(o, &figures[kind], kind);
+		gates[COLL_NONBLOCKING][kind] = nonblocking_gate(o, &figures[kind], kind);
+		for (enum coll_form form = 0; form < COLL_FORMS; form++)
+			open_gate(&gates[form][kind], form, kind, is_traced);
+	}
+}
+
+void policy_gates_close(struct coll_gate gates[COLL_FORMS][COLL_COUNT], bool is_traced)
+{
+	for (enum coll_form form = 0; form < COLL_FORMS; form++)
+		for (enum coll kind = 0; kind < COLL_COUNT; kind++) {
+			gates[form][kind] = (struct coll_gate)COLL_GATE_CLOSED;
+			open_gate(&gates[form][kind], form, kind, is_traced);
+		}
+}
+
+void policy_crowded(const struct policy_options *o, const struct policy_figures *f, enum coll kind,
+		    int ranks, uint64_t *out_again, uint64_t *out_always)
+{
+	uint64_t one = mode_of(o, kind) == BASE_TAKE_AUTO ? o->threshold_bytes : 0;
+
+	*out_again = f->crowded_again * one;
+	*out_always = base_max_u64(f->crowded_always * one * (uint64_t)ranks, *out_again);
+}
+
+bool policy_admits_requests(const struct policy_options *o, int ranks, bool oversubscribed)
+{
+	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ||
+	       (!oversubscribed && ranks <= REQUEST_RANKS_MAX);
+}
+
+bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes)
+{
+	bool is_on = mode_of(o, kind) == BASE_TAKE_ON;
+
+	switch (kind) {
+	case COLL_BCAST:
+	case COLL_ALLREDUCE:
+	case COLL_REDUCE:
+		return bytes >= HIER_LEAST_BYTES || is_on;
+	case COLL_ALLTOALL:
+		return bytes <= HIER_EXCHANGE_MAX_BYTES && is_on;
+	case COLL_ALLGATHER:
+	case COLL_ALLGATHERV:
+	case COLL_GATHER:
+	case COLL_SCATTER:
+	case COLL_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER_BLOCK:
+	case COLL_BARRIER:
+		return is_on;
+	default:
+		return false;
+	}
+}
+
+uint32_t policy_connect_credit(enum coll kind, uint64_t bytes)
+{
+	/* an option has asked for those that are local */
+	return coll_is_local(kind)
+		       ? 1
+		       : 1 + (uint32_t)base_min_u64(bytes / CONNECT_BYTES, CONNECT_THRESHOLD);
+}
+
+uint32_t policy_connect_threshold(const struct policy_options *o)
+{
+	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ? 0 : CONNECT_THRESHOLD;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * gate: which calls Sluice admits, by collective and size.
+ *
+ *   options + figures of the host MPI  --policy_gates()-->  one struct coll_gate for each
+ *                                      collective and form  --policy_admit()-->  enum admission
+ *
+ * A gate is written while Sluice starts and stops, and read by every call. All ranks of a job have
+ * the same gates, so that they decide alike.
+ */
+#ifndef SLUICE_POLICY_GATE_H
+#define SLUICE_POLICY_GATE_H
+
+#include "base/base.h"
+#include "coll/coll.h"
+
+enum coll_form { COLL_BLOCKING, COLL_NONBLOCKING, COLL_FORMS };
+
+/* Bytes are those of one rank's message, as all ranks know it. */
+struct coll_gate {
+	uint64_t gate;     /* smaller calls go to the host MPI without another check; 0: none do,
+			      as while calls are traced. One load and one compare. */
+	uint64_t from, to; /* sizes that may be admitted, both included; from UINT64_MAX: none */
+	struct coll_hole {
+		uint64_t from, to;
+	} holes[2];        /* of these sizes: [from, to) are not admitted */
+	/* sizes that are admitted in any buffers, both included; the others of the above only while
+	 * all ranks reuse their buffers */
+	uint64_t always_from, always_to;
+};
+
+#define COLL_GATE_CLOSED { UINT64_MAX, UINT64_MAX, 0, { { 0, 0 }, { 0, 0 } }, UINT64_MAX, 0 }
+
+static inline bool coll_gate_is_closed(const struct coll_gate *g) { return g->from == UINT64_MAX; }
+
+static inline bool coll_gate_in_holes(const struct coll_gate *g, uint64_t bytes)
+{
+	return (bytes >= g->holes[0].from && bytes < g->holes[0].to) ||
+	       (bytes >= g->holes[1].from && bytes < g->holes[1].to);
+}
+
+/* Returns: whether the call goes to the host MPI without another check. */
+static inline bool coll_gate_passes(const struct coll_gate *g, uint64_t bytes)
+{
+	return bytes < g->gate || (g->gate && coll_gate_in_holes(g, bytes));
+}
+
+enum admission {
+	ADMIT_NOT_SMALL, /* below the least size */
+	ADMIT_NOT,       /* another size for which the host MPI is faster */
+	ADMIT_REUSED,    /* while all ranks reuse their buffers */
+	ADMIT_ALWAYS,
+};
+
+static inline enum admission policy_admit(const struct coll_gate *g, uint64_t bytes)
+{
+	if (bytes < g->from)
+		return ADMIT_NOT_SMALL;
+	if (bytes > g->to || coll_gate_in_holes(g, bytes))
+		return ADMIT_NOT;
+	return bytes >= g->always_from && bytes <= g->always_to ? ADMIT_ALWAYS : ADMIT_REUSED;
+}
+
+/* ---- what gates are made from ------------------------------------------------------------ */
+
+/* The options that decide which calls are admitted. */
+struct policy_options {
+	int64_t modes[BASE_FAMILY_COUNT]; /* enum base_take */
+	uint64_t threshold_bytes;         /* SLUICE_COLL_THRESHOLD */
+	bool hier;                        /* SLUICE_HIER */
+};
+
+/* From which sizes on Sluice is faster than the host MPI: see host-mpi.tune. */
+struct policy_figures {
+	uint64_t again, always;
+	uint64_t crowded_again, crowded_always; /* times SLUICE_COLL_THRESHOLD */
+	struct policy_sizes {
+		uint64_t from, to, not_from, not_to, again;
+	} nonblocking;
+};
+
+/* Without a file: large calls in reused buffers. */
+void policy_figures_init(struct policy_figures figures[COLL_COUNT]);
+/* The file is there: a collective without a line has no figures of its own. */
+void policy_figures_begin(struct policy_figures figures[COLL_COUNT]);
+/* One line of the file: "bcast.again", "128K". Returns: 0, -ENOENT (no such name) or -EINVAL. */
+int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *name,
+		       const char *value);
+/* Over all figures: ranks must have the same. */
+uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT]);
+
+/* Fills the gates of all collectives. is_traced: small calls are checked, too, to be counted. */
+void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct policy_options *o,
+		  const struct policy_figures figures[COLL_COUNT], bool is_traced);
+/* Nothing is admitted from now on. */
+void policy_gates_close(struct coll_gate gates[COLL_FORMS][COLL_COUNT], bool is_traced);
+
+/*
+ * Where ranks share CPUs some calls must be larger. Smaller calls than *out_again are passed on,
+ * and those below *out_always unless all ranks reuse their buffers. 0: no larger than elsewhere.
+ */
+void policy_crowded(const struct policy_options *o, const struct policy_figures *f, enum coll kind,
+		    int ranks, uint64_t *out_again, uint64_t *out_always);
+
+/* Nonblocking calls of a communicator. */
+bool policy_admits_requests(const struct policy_options *o, int ranks, bool oversubscribed);
+
+/* Over several nodes: collectives and sizes that Sluice admits. */
+bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes);
+
+/* ---- connecting a communicator ----------------------------------------------------------- */
+
+/* A communicator whose nonblocking calls would be admitted earns credit with each, and is connected
+ * when its credit exceeds the threshold. All ranks count alike. */
+uint32_t policy_connect_credit(enum coll kind, uint64_t bytes);
+uint32_t policy_connect_threshold(const struct policy_options *o);
+
+#endif
