@@ -10,7 +10,8 @@
  * it: in a preloaded library first. So a call arrives as it does from an ordinary program, call
  * site and all.
  *
- * Values: headers of src/mpi/abi, and a few more here; test/mpi/test_abi.py compares them with each mpi.h.
+ * Values: headers of src/mpi/abi, and a few more here; test/mpi/test_abi.py compares them with each
+ * mpi.h.
  */
 #ifndef SLUICE_BENCH_ANYMPI_H
 #define SLUICE_BENCH_ANYMPI_H

@@ -294,7 +294,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
 	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")                       \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
-	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                     \
+	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \

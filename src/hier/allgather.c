@@ -167,7 +167,8 @@ static int begin_inside(struct allgather *a)
 	a->down.kind = COLL_BCAST;
 	a->down.root = f->l->place[f->acting];
 	a->down.bytes = a->whole.bytes;
-	a->down.send = (struct coll_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
+	a->down.send =
+		(struct coll_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
 	a->down.recv = (struct coll_side){ 0 };
 	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
 }

@@ -143,10 +143,11 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 
 		if (rank == f->t->cs->rank)
 			continue;
-		a->parts[n] =
-			(struct coll_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
+		a->parts[n] = (struct coll_part){ call->send.parts[rank].off + at_of(a, i),
+						  length(a, i) };
 		a->parts[a->size + n] =
-			(struct coll_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
+			(struct coll_part){ call->recv.parts[rank].off + at_of(a, i),
+					    length(a, i) };
 		a->partners[n++] = k;
 	}
 	x.target_count = x.source_count = n;

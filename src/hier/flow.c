@@ -42,8 +42,8 @@ void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, i
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
 	       enum flow_tag tag)
 {
-	int rc = ON_SCRATCH(
-		HOST_CALL(host.Irecv(at, (int)bytes, abi.byte, from, tag, f->s->wire, &p->request)));
+	int rc = ON_SCRATCH(HOST_CALL(
+		host.Irecv(at, (int)bytes, abi.byte, from, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);

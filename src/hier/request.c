@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Nonblocking collectives on a communicator that spans nodes, where the library is used by several
- * threads anyway (doc/adr/0030-more-collectives-over-nodes.md): a thread for each such communicator does
- * them in their order, as blocking ones.
+ * threads anyway (doc/adr/0030-more-collectives-over-nodes.md): a thread for each such communicator
+ * does them in their order, as blocking ones.
  *
  *   request.c   --hier_start()-->  queue  --the thread-->  done  --hier_next_done()-->  request.c
  *

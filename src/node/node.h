@@ -26,8 +26,8 @@
 #define NODE_STUCK_NS 1000000ull         /* a wait without progress for this long calls peers */
 #define NODE_CHECK_PEERS_NS 100000000ull /* interval at which a wait checks that peers live */
 
-/* Functions of the host MPI over a communicator: collectives, each of which returns 0 or -errno (-EIO
- * for an error of the host MPI), and its progress. */
+/* Functions of the host MPI over a communicator: collectives, each of which returns 0 or -errno
+ * (-EIO for an error of the host MPI), and its progress. */
 struct node_oob {
 	void *ctx;
 	int rank, size;

@@ -74,7 +74,7 @@ int os_page_node(const void *addr);
  * Returns: 0 or -errno. */
 int os_prefer_node(void *addr, uint64_t bytes, int node);
 
-/* ---- lending a CPU to a displaced thread ---------------------------------------------------- */
+/* ---- lending a CPU to a displaced thread ------------------------------------------------- */
 #define OS_LEND_NS 200000u /* longer than a context switch and one copy */
 
 /* The number of copies that some idle-priority threads have done. May lie in shared memory. */

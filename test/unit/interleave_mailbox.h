@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The mailbox's code over a world of the test's own, for the exploration of interleavings: to be
- * included before mailbox/mailbox.c. MAILBOX_RECORDS and what belongs to it are defined before. The test
- * defines world_area() and world_ring().
+ * included before mailbox/mailbox.c. MAILBOX_RECORDS and what belongs to it are defined before. The
+ * test defines world_area() and world_ring().
  */
 #ifndef SLUICE_UNIT_INTERLEAVE_MAILBOX_H
 #define SLUICE_UNIT_INTERLEAVE_MAILBOX_H

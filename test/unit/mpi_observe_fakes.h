@@ -172,7 +172,9 @@ static int comm_test_inter(MPI_Comm comm, int *flag)
 
 static int topo_test(MPI_Comm comm, int *kind)
 {
-	*kind = comm == (MPI_Comm)CART ? abi.cart : comm == (MPI_Comm)DIST ? abi.dist_graph : abi.undefined;
+	*kind = comm == (MPI_Comm)CART   ? abi.cart
+		: comm == (MPI_Comm)DIST ? abi.dist_graph
+					 : abi.undefined;
 	return 0;
 }
 

@@ -45,8 +45,9 @@ void region_case_run(void *body)
 
 static void options_load(const char *first, va_list more)
 {
-	static char after[] = "SLUICE_REGION_ADOPT_AFTER=0", min[] = "SLUICE_TEST=region_adopt_min=1",
-		    arena[] = "SLUICE_REGION_ARENA=1G", early[] = "SLUICE_EARLY_MIN=0";
+	static char after[] = "SLUICE_REGION_ADOPT_AFTER=0",
+		    min[] = "SLUICE_TEST=region_adopt_min=1", arena[] = "SLUICE_REGION_ARENA=1G",
+		    early[] = "SLUICE_EARLY_MIN=0";
 	char *env[OPTIONS_MAX] = { after, min, arena, early };
 	char problems[256] = "";
 	int n = 4;

@@ -7,7 +7,8 @@
 
 enum { RT_CASE_RANKS_MAX = 64 };
 
-static inline int rt_bcast(struct rt_comm *c, const struct coll_buf *buf, int root, const void *site)
+static inline int rt_bcast(struct rt_comm *c, const struct coll_buf *buf, int root,
+			   const void *site)
 {
 	struct coll_part part = { 0, buf->bytes };
 	struct coll_call call = { .kind = COLL_BCAST,
@@ -21,12 +22,16 @@ static inline int rt_bcast(struct rt_comm *c, const struct coll_buf *buf, int ro
 }
 
 /* send == NULL: in place; recv: at the root, `size` parts of `bytes`. */
-static inline int rt_gather(struct rt_comm *c, const struct coll_buf *send, const struct coll_buf *recv,
-			    uint64_t bytes, int root, const void *site)
+static inline int rt_gather(struct rt_comm *c, const struct coll_buf *send,
+			    const struct coll_buf *recv, uint64_t bytes, int root, const void *site)
 {
 	struct coll_part one = { 0, bytes }, all[RT_CASE_RANKS_MAX];
-	struct coll_call call = { .kind = COLL_GATHER, .root = root, .bytes = bytes, .in_place = !send,
-				.name = "MPI_Gather", .site = site };
+	struct coll_call call = { .kind = COLL_GATHER,
+				  .root = root,
+				  .bytes = bytes,
+				  .in_place = !send,
+				  .name = "MPI_Gather",
+				  .site = site };
 
 	if (send)
 		call.send = (struct coll_side){ *send, &one, 1 };
@@ -54,8 +59,9 @@ static inline int rt_exchange(struct rt_comm *c, enum coll kind, char *send, cha
 		call.send = (struct coll_side){ { .addr = send, .bytes = (uint64_t)sent * bytes },
 					      all,
 					      sent };
-	call.recv =
-		(struct coll_side){ { .addr = recv, .bytes = (uint64_t)ranks * bytes }, all, ranks };
+	call.recv = (struct coll_side){ { .addr = recv, .bytes = (uint64_t)ranks * bytes },
+					all,
+					ranks };
 	return rt_collective(c, &call);
 }
 

@@ -129,7 +129,8 @@ static void without_threads(struct engine_case *e)
 		char text[64];
 		int rc;
 
-		snprintf(text, sizeof text, "SLUICE_TEST=fault=engine_idle:all,engine_thread:%d", n);
+		snprintf(text, sizeof text, "SLUICE_TEST=fault=engine_idle:all,engine_thread:%d",
+			 n);
 		engine_case_options(e, text);
 		rc = e->ops->chan_open(-1, 0, &ch);
 		if (rc) {

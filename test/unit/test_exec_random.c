@@ -274,16 +274,19 @@ UNIT_TEST(collectives_are_right_when_staged)
 {
 	sequence(2, OPTIONS("SLUICE_REGION_KIND=staged"), 11, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_KIND=staged"), 12, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
+	sequence(3,
+		 OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		 13, 40);
 }
 
 UNIT_TEST(collectives_are_right_when_ways_differ_between_ranks)
 {
 	sequence(3, OPTIONS("SLUICE_TEST=fault=vm_readv:1,vm_writev:2"), 14, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_readv:all"), 15, 60);
+	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_readv:all"), 15,
+		 60);
 	sequence(3,
-		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
+		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1",
+			 "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		 16, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=adopt:3"), 17, 40);
 	sequence(4, OPTIONS("SLUICE_TEST=fault=adopt:all"), 18, 40);
@@ -308,8 +311,8 @@ UNIT_TEST(collectives_are_right_when_ranks_sleep_until_they_are_rung)
 	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 55, 40, large);
 	sequence_of(4, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 56, 30, large);
 	/* only the sender can move; then only the receiver, until it is refused */
-	sequence_of(3, OPTIONS("SLUICE_TEST=region_max=0", SLEEP ",vm_readv:all,vm_writev:all"), NULL,
-		    57, 40, large);
+	sequence_of(3, OPTIONS("SLUICE_TEST=region_max=0", SLEEP ",vm_readv:all,vm_writev:all"),
+		    NULL, 57, 40, large);
 	sequence_of(3, OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_writev:all"),
 		    OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_copy:all"), 58, 30, large);
 #undef SLEEP
@@ -335,13 +338,15 @@ UNIT_TEST(collectives_are_right_when_system_calls_are_refused_later)
 	sequence_then(2, OPTIONS(cma), OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:all"), 26, 60);
 	sequence_then(4, OPTIONS(cma), OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:all"), 27, 40);
 	sequence_then(3, OPTIONS(cma),
-		      OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28,
-		      40);
-	sequence_then(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
-		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_copy:all,adopt:2"),
-		      29, 60);
+		      OPTIONS(cma, "SLUICE_TEST=fault=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"),
+		      28, 40);
+	sequence_then(
+		3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
+		OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_TEST=fault=vm_copy:all,adopt:2"), 29,
+		60);
 	sequence_then(3, OPTIONS(cma),
-		      OPTIONS(cma, "SLUICE_TEST=xfer_fragment=4K", "SLUICE_TEST=fault=vm_copy:all,piece:all"),
+		      OPTIONS(cma, "SLUICE_TEST=xfer_fragment=4K",
+			      "SLUICE_TEST=fault=vm_copy:all,piece:all"),
 		      30, 40);
 }
 
@@ -392,7 +397,8 @@ UNIT_TEST(collectives_are_right_in_several_threads_at_once)
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 41, 25);
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=cma"), 42, 25);
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=staged"), 43, 25);
-	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_max=2"), 44, 25);
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_max=2"), 44,
+			  25);
 }
 
 UNIT_TEST(collectives_are_right_with_many_ranks)

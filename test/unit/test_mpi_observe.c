@@ -144,7 +144,8 @@ UNIT_TEST(counts_and_displacements_of_all_members_are_seen)
 				       counts[i], t);
 		}
 		TAKE(Allgatherv)((void *)-1, 0, 0, AT, counts, displs, HANDLE(t), HANDLE(0));
-		TAKE(Allgatherv_c)((void *)-1, 0, 0, AT, wide_counts, wide_displs, HANDLE(t), HANDLE(0));
+		TAKE(Allgatherv_c)
+		((void *)-1, 0, 0, AT, wide_counts, wide_displs, HANDLE(t), HANDLE(0));
 		CHECK(seen.n_calls == 2 && !seen.n_all);
 		CHECK_EQ(seen.n_ranges, m.lo < m.hi ? 2 : 0);
 		CHECK(m.lo == m.hi || (is_range(0, &m) && is_range(1, &m)));

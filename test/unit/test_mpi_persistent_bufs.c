@@ -34,7 +34,8 @@ UNIT_TEST(requests_are_found_whatever_came_and_went)
 			persistent_buf_drop(handles[handle]);
 			break;
 		default:
-			CHECK_EQ(persistent_buf_get(handles[handle], &start, &bytes), known[handle] != 0);
+			CHECK_EQ(persistent_buf_get(handles[handle], &start, &bytes),
+				 known[handle] != 0);
 			CHECK(start == known[handle]);
 		}
 	}

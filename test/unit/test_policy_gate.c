@@ -180,7 +180,8 @@ UNIT_TEST(calls_must_be_larger_where_ranks_share_cpus_and_open_mpi_yields_them)
 	for (int i = 0; i < COLL_COUNT * MPIS; i++) {
 		enum coll kind = (enum coll)(i / MPIS);
 
-		policy_crowded(&options, &figures[i % MPIS][kind], kind, 1 + i % 7, &again, &always);
+		policy_crowded(&options, &figures[i % MPIS][kind], kind, 1 + i % 7, &again,
+			       &always);
 		CHECK(again <= always && (!always || i % MPIS == OPEN_MPI));
 	}
 	policy_crowded(&options, &figures[OPEN_MPI][COLL_BCAST], COLL_BCAST, 4, &again, &always);

@@ -344,8 +344,8 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 
 	if (!os_vma_query_is_cheap())
 		unit_skip("every question reads 32,000 lines here");
-	region_begin("SLUICE_TEST=region_max=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_TEST=region_pool=0",
-		     NULL);
+	region_begin("SLUICE_TEST=region_max=16384", "SLUICE_REGION_ARENA=64G",
+		     "SLUICE_TEST=region_pool=0", NULL);
 	p = pages_get((size_t)(MAX + 100) * STEP);
 	for (size_t i = 0; i < MAX + 100; i++) {
 		p[i * STEP] = (char)i;

@@ -43,9 +43,10 @@ static void job_open(struct job *j, struct ranks *r, enum coll kind, uint64_t by
 	j->one = (struct coll_part){ 0, bytes };
 	for (int i = 0; i < n; i++)
 		j->all[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
-	j->call = (struct coll_call){
-		.kind = kind, .root = kind == COLL_BCAST ? root : -1, .bytes = bytes, .name = "lanes"
-	};
+	j->call = (struct coll_call){ .kind = kind,
+				      .root = kind == COLL_BCAST ? root : -1,
+				      .bytes = bytes,
+				      .name = "lanes" };
 	if (kind == COLL_BARRIER) {
 		j->call.bytes = 0;
 		return;

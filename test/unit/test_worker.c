@@ -22,10 +22,10 @@
 enum { BYTES = 4 << 20, ROUNDS = 12 };
 
 #define EARLY                                                                                      \
-	"SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=on",            \
+	"SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=on",          \
 		"SLUICE_EARLY_MIN=1", "SLUICE_WORKERS=@0-1"
 #define OPTIONS(...)                                                                               \
-	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_TEST=fault=worker_idle:all",          \
+	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_TEST=fault=worker_idle:all",     \
 		     ##__VA_ARGS__, NULL })
 
 /* ---- the process, as others see it ------------------------------------------------------- */
@@ -293,8 +293,8 @@ UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
 {
 	ranks_run(2, (char *[]){ EARLY, "SLUICE_WORKER_KIND=thread", NULL }, job_with_threads,
 		  NULL);
-	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_TEST=fault=worker_start:all"), job_with_threads,
-		  NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_TEST=fault=worker_start:all"),
+		  job_with_threads, NULL);
 	CHECK(strstr(ranks_text, "no worker process"));
 }
 

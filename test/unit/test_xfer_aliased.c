@@ -58,9 +58,9 @@ static void setup(void)
 {
 	static char problems[512];
 
-	CHECK(!base_options_load(
-		(char *[]){ "SLUICE_TEST=region_adopt_min=4K", "SLUICE_TEST=xfer_fragment=8K", NULL },
-		problems, sizeof problems));
+	CHECK(!base_options_load((char *[]){ "SLUICE_TEST=region_adopt_min=4K",
+					     "SLUICE_TEST=xfer_fragment=8K", NULL },
+				 problems, sizeof problems));
 	CHECK(!region_init());
 	peer = (struct node_peer){ .base = region_arena_base(), .bytes = region_arena_bytes() };
 	for (int r = 0; r < RANKS; r++)

@@ -29,8 +29,9 @@ static void print_summary(const struct info *info)
 	text_table_free(&t);
 	if (!info->problems[0])
 		return;
-	puts(base_opt.usable ? "\nOld names in the environment"
-			     : "\nWrong in the environment (programs run plain until it is mended)");
+	puts(base_opt.usable
+		     ? "\nOld names in the environment"
+		     : "\nWrong in the environment (programs run plain until it is mended)");
 	info_each_problem(info, print_problem, NULL);
 }
 

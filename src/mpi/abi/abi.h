@@ -11,8 +11,8 @@
  *   host_call.c             brackets around calls of the host MPI
  *
  * Everything above this room is compiled once. A handle is there a pointer to nothing that exists
- * (MPI_Comm, MPI_Datatype ...). Its canonical value is the host MPI's pointer, or, where handles are
- * integers, that integer with a zero upper half:
+ * (MPI_Comm, MPI_Datatype ...). Its canonical value is the host MPI's pointer, or, where handles
+ * are integers, that integer with a zero upper half:
  *
  *   by value        generated wrappers canonicalise (CANONICAL) before anybody compares or stores;
  *                   what only passes through to the host MPI may stay as it came
@@ -114,7 +114,8 @@ abi_driver abi_mpich, abi_ompi, abi_std;
 extern struct abi abi;
 extern struct host_functions host; /* the host MPI's own, its PMPI_X */
 
-/* Remembers the library. Returns: 0 or -errno. Context: once per process, before any wrapper runs. */
+/* Remembers the library. Returns: 0 or -errno. Context: once per process, before any wrapper runs.
+ */
 int abi_attach(abi_driver *driver, const struct host_library *library);
 
 /* > 0: this thread calls MPI on behalf of Sluice, and wrappers pass everything on. */
@@ -174,15 +175,17 @@ static inline bool abi_are_statuses(const MPI_Status *statuses)
 
 /* A call of the host MPI that is made while operations may be pending. */
 #define HOST_CALL(call)                                                                            \
-	(rt_has_pending() ? (host_bracket_begin(__builtin_frame_address(0)), host_bracket_end(call))     \
-			  : (call))
+	(rt_has_pending()                                                                          \
+		 ? (host_bracket_begin(__builtin_frame_address(0)), host_bracket_end(call))        \
+		 : (call))
 void host_bracket_begin(const void *frame);
 int host_bracket_end(int rc); /* returns rc */
 /* The program is at `frame`: calls that began deeper in the stack ended by longjmp(), as error
  * handlers do. */
 void host_bracket_unwind(const void *frame);
 
-/* A stand-in for function X_c where the library has only X; NULL: there is none. In front/narrow.c. */
+/* A stand-in for function X_c where the library has only X; NULL: there is none. In front/narrow.c.
+ */
 void *narrow_function(const char *name);
 /* A function of large counts that the library may not have. */
 #define OR_NARROW(name)                                                                            \
@@ -239,7 +242,8 @@ struct types_shape {
 
 /* count * size; 0: nothing that can be executed (nothing, too much, unknown). */
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count);
-/* Returns: 0, or -EINVAL for what the host MPI would not accept in communication (not committed). */
+/* Returns: 0, or -EINVAL for what the host MPI would not accept in communication (not committed).
+ */
 int types_describe(MPI_Datatype datatype, struct types_shape *out);
 /* A committed datatype of `count` elements, for libraries without functions for large counts.
  * Returns: an MPI error code or 0. */

@@ -60,7 +60,8 @@ typedef void MPI_Status;
 #define ABI_COMBINER_CONTIGUOUS 103
 #define ABI_COMBINER_RESIZED    116
 
-/* Fixed-size datatypes, 0b1001_sss_iii, carry log2 of the size. Initialises struct abi_predefined. */
+/* Fixed-size datatypes, 0b1001_sss_iii, carry log2 of the size. Initialises struct abi_predefined.
+ */
 #define ABI_PREDEFINED \
 	.sized_mask = ~(uintptr_t)0x3f, .sized_value = 0x240, .shift = 3, .size_bits = 7, \
 	.is_log2 = true, .types = { { 0, 0x1000 } }, .ops = { { 0, 0x1000 } }

@@ -2,8 +2,8 @@
 /*
  * A collective that may be taken, step by step: see take.h.
  *
- * Local checks (a datatype that is not committed, a root out of range) come before comm_state_connect(),
- * which is collective; after it only facts that all ranks share decide.
+ * Local checks (a datatype that is not committed, a root out of range) come before
+ * comm_state_connect(), which is collective; after it only facts that all ranks share decide.
  */
 #include <errno.h>
 
@@ -112,7 +112,8 @@ int coll_prepare(struct coll_op *t)
 	t->call = (struct coll_call){
 		.kind = t->args.kind,
 		.root = has_root(t->args.kind) ? t->args.root : -1,
-		.in_place = t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
+		.in_place =
+			t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
 		.bytes = t->bytes,
 		.name = t->args.name,
 		.site = t->args.caller,
@@ -166,7 +167,10 @@ static int conclude_both(const struct coll_op *t, int err, int sides)
 
 int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
 
-int coll_complete_turn(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
+int coll_complete_turn(struct coll_op *t, int err)
+{
+	return conclude_both(t, err, bufrefs_flush(t));
+}
 
 void coll_count_decision(enum coll kind, bool is_taken)
 {

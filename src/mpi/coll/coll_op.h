@@ -140,7 +140,8 @@ static inline bool coll_is_neighborhood(enum coll kind)
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 
-/* Which buffers there are, and op->bytes; op->cs, is_root and in_place are known. False: pass on. */
+/* Which buffers there are, and op->bytes; op->cs, is_root and in_place are known. False: pass on.
+ */
 bool bufrefs_init(struct coll_op *op);
 /* Would the host MPI accept the rest? False: pass on. */
 bool bufrefs_check(struct coll_op *op);

@@ -344,8 +344,8 @@ static void oob_progress(void *ctx)
 
 static void begin_pending(struct comm_state *cs)
 {
-	cs->has_progress_request = !host.Grequest_start(query_pending, free_pending, cancel_pending, NULL,
-					       &cs->progress_request);
+	cs->has_progress_request = !host.Grequest_start(query_pending, free_pending, cancel_pending,
+							NULL, &cs->progress_request);
 }
 
 static void end_pending(struct comm_state *cs)

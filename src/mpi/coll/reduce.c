@@ -120,7 +120,8 @@ int reduce_prepare(struct coll_op *t)
 				  .element_bytes = t->reduce.element_bytes,
 				  .combine = combine,
 				  .ctx = &t->reduce };
-	if (!abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op) && host.Op_commutative(t->args.op, &commutes))
+	if (!abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op) &&
+	    host.Op_commutative(t->args.op, &commutes))
 		return -EIO;
 	reduce->commutes = commutes;
 	return 0;

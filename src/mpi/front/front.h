@@ -67,10 +67,12 @@ extern void *const gates_mpich[], *const gates_ompi[], *const gates_std[]; /* ga
 
 enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 
-/* Look at what is loaded now. FRONT_ONE: *library (all but functions) and *abi are set; *abi is NULL when
- * the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
+/* Look at what is loaded now. FRONT_ONE: *library (all but functions) and *abi are set; *abi is
+ * NULL when the library's ABI is not known. Context: any thread; takes the dynamic loader's locks.
+ */
 enum front_found loader_find(struct host_library *library, const struct front_abi **out_abi);
-/* Fill library->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
+/* Fill library->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3.
+ */
 int loader_fill(struct host_library *library);
 /* Start of the image that holds addr, 0 when there is none. */
 uintptr_t loader_image_of(const void *addr);

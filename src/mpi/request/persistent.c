@@ -96,9 +96,10 @@ void persistent_complete(int tag)
 
 /* ---- made and forgotten ------------------------------------------------------------------ */
 
-/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc is
- * an error. */
-static bool admit(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
+/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc
+ * is an error. */
+static bool admit(const struct coll_args *args, struct request *spare, struct request **out,
+		  int *rc)
 {
 	struct request *r;
 	struct comm_state *cs;
@@ -108,8 +109,10 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 	r = request_get(spare);
 	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		cs = r->op.cs;
-		if (comm_state_connect(cs) && (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
-		    rt_request_suits(cs->rt) && request_can_run_detached(r) && comm_state_connect_lanes(cs)) {
+		if (comm_state_connect(cs) &&
+		    (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
+		    rt_request_suits(cs->rt) && request_can_run_detached(r) &&
+		    comm_state_connect_lanes(cs)) {
 			*out = r;
 			return true;
 		}

@@ -462,7 +462,8 @@ static bool is_used_again(struct request *r)
 	bool takes;
 
 	if (err)
-		bufrefs_close(&r->op); /* the same failure comes again, where all ranks learn of it */
+		bufrefs_close(
+			&r->op); /* the same failure comes again, where all ranks learn of it */
 	r->is_prepared |= !err;
 	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
 	if (!takes && r->is_prepared)
@@ -470,9 +471,10 @@ static bool is_used_again(struct request *r)
 	return takes;
 }
 
-/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc is
- * an error. */
-static bool admit(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
+/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc
+ * is an error. */
+static bool admit(const struct coll_args *args, struct request *spare, struct request **out,
+		  int *rc)
 {
 	struct request *r;
 
@@ -484,14 +486,17 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 		    !r->op.cs->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
 		} else if (r->op.cs->multinode) {
-			*out = multinode->admits_request(&r->op) && request_can_run_detached(r) ? r : NULL;
+			*out = multinode->admits_request(&r->op) && request_can_run_detached(r)
+				       ? r
+				       : NULL;
 			if (*out)
 				return true;
 			trace_rejected("it is not one of those that are served over several nodes");
 		} else if (!r->op.cs->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			comm_state_add_credit(r->op.cs, policy_connect_credit(args->kind, r->op.bytes));
+			comm_state_add_credit(r->op.cs,
+					      policy_connect_credit(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_can_run_detached(r)) {
@@ -500,8 +505,9 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
 					r->op.bytes) == ADMIT_REUSED &&
 			   !is_used_again(r)) {
-			trace_rejected("it wins in buffers that are used again only, on which ranks "
-				     "agree in blocking collectives");
+			trace_rejected(
+				"it wins in buffers that are used again only, on which ranks "
+				"agree in blocking collectives");
 		} else {
 			*out = r;
 			return true;

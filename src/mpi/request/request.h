@@ -6,10 +6,10 @@
  *   MPI_Bcast_init --request_init()-->  a persistent receive from this process; MPI_Start starts
  *                                       both, an empty message completes it (persistent.c)
  *
- * So the host MPI knows every request of the program, says which are complete and frees them, in any
- * call and language. While requests of Sluice are active, calls on requests also make them progress
- * and complete the host MPI's requests of those that have ended (wait.c). Otherwise trampolines lead
- * past all of this.
+ * So the host MPI knows every request of the program, says which are complete and frees them, in
+ * any call and language. While requests of Sluice are active, calls on requests also make them
+ * progress and complete the host MPI's requests of those that have ended (wait.c). Otherwise
+ * trampolines lead past all of this.
  *
  *   request.c          the table of requests, nonblocking ones
  *   persistent.c       persistent ones     persistent_bufs.c  buffers of the host MPI's
@@ -75,7 +75,8 @@ struct request *request_find_persistent(MPI_Request handle);
 /* Duplicates the datatypes that buffers are packed with. Returns: 0 or -errno. */
 int request_hold_types(struct request *r);
 void request_release_types(struct request *r);
-/* Can it be executed while this rank is elsewhere? Not with a function that only the rank can call. */
+/* Can it be executed while this rank is elsewhere? Not with a function that only the rank can call.
+ */
 bool request_can_run_detached(const struct request *r);
 /* Sets a persistent request active. False: it was. request_deactivate() undoes it. */
 bool request_activate(struct request *r);

@@ -78,7 +78,8 @@ static void *before(int count, const void *requests)
 {
 	void *copy;
 
-	if (!atomic_load_explicit(&request_failed_count, memory_order_relaxed) || count <= 0 || !requests)
+	if (!atomic_load_explicit(&request_failed_count, memory_order_relaxed) || count <= 0 ||
+	    !requests)
 		return NULL;
 	copy = malloc((size_t)count * abi.handle_bytes);
 	if (copy)
@@ -102,8 +103,8 @@ static int after(void *copy, int i, int rc)
 	return error ? error : rc;
 }
 
-/* The result of a call that completed `count` requests: statuses[i] belongs to copy[indices[i]], or,
- * without indices, to copy[i]. */
+/* The result of a call that completed `count` requests: statuses[i] belongs to copy[indices[i]],
+ * or, without indices, to copy[i]. */
 static int after_several(void *copy, int count, const int indices[], MPI_Status *statuses,
 			 int rc)
 {

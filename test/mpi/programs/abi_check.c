@@ -6,7 +6,8 @@
  *   mpicc -DABI_HEADER='"mpi/abi/mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made>
  * abi_check.c
  *
- * <made>: the folder with functions.h and signatures.h by src/mpi/front/generate.py. One rank is enough.
+ * <made>: the folder with functions.h and signatures.h by src/mpi/front/generate.py. One rank is
+ * enough.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -87,8 +88,23 @@ static void check_handles(void)
 /* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's.
  */
 enum {
-	GOAL_I8, GOAL_I16, GOAL_I32, GOAL_I64, GOAL_U8, GOAL_U16, GOAL_U32, GOAL_U64, GOAL_F32, GOAL_F64,
-	GOAL_MAX, GOAL_MIN, GOAL_ADD, GOAL_MUL, GOAL_AND, GOAL_OR, GOAL_XOR,
+	GOAL_I8,
+	GOAL_I16,
+	GOAL_I32,
+	GOAL_I64,
+	GOAL_U8,
+	GOAL_U16,
+	GOAL_U32,
+	GOAL_U64,
+	GOAL_F32,
+	GOAL_F64,
+	GOAL_MAX,
+	GOAL_MIN,
+	GOAL_ADD,
+	GOAL_MUL,
+	GOAL_AND,
+	GOAL_OR,
+	GOAL_XOR,
 };
 
 #ifdef ABI_SYMBOLS
@@ -187,7 +203,8 @@ static void check_sizes(void)
 			continue;
 		MPI_Type_size(types[i], &size);
 		if (bound && ((uint64_t)size > bound ||
-			      (abi_size_is_exact(&predefined, (uintptr_t)types[i]) && (uint64_t)size < bound))) {
+			      (abi_size_is_exact(&predefined, (uintptr_t)types[i]) &&
+			       (uint64_t)size < bound))) {
 			printf("datatype %zu: size %d, bound %d\n", i, size, (int)bound);
 			failed = 1;
 		}
