@@ -83,7 +83,8 @@ class Running:
         self.child = subprocess.Popen(
             [str(a) for a in (mpi.mpiexec, '-n', ranks, SLUICE, 'run', mpi.build('early_random.c'),
                               'random_operations')],
-            env=spelled(env), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=spelled(env), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True)
         self.workers = []
 

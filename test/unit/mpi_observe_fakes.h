@@ -91,10 +91,10 @@ PASSED(Testall, (int n, void *r, int *f, MPI_Status *s), (n, r, f, s))
 PASSED(Testsome, (int n, void *r, int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
 PASSED(Request_get_status_any, (int n, const void *r, int *i, int *f, MPI_Status *s),
-       (n, r, i, f, s))
+	(n, r, i, f, s))
 PASSED(Request_get_status_all, (int n, const void *r, int *f, MPI_Status *s), (n, r, f, s))
 PASSED(Request_get_status_some, (int n, const void *r, int *c, int i[], MPI_Status *s),
-       (n, r, c, i, s))
+	(n, r, c, i, s))
 PASSED(Request_free, (void *r), (r))
 PASSED(Cancel, (void *r), (r))
 PASSED(Start, (void *r), (r))

@@ -56,63 +56,63 @@ UNIT_TEST(every_option_prints_its_default_as_written)
 	}
 }
 
+static const struct {
+	const char *entry;
+	const void *value;
+	int64_t want;
+	size_t bytes;
+} sets[] = {
+#define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
+	SET("SLUICE=off", enabled, 0),
+	SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
+	SET("SLUICE_COLL=bcast:off", coll_admission[BASE_FAMILY_BCAST], BASE_ADMIT_OFF),
+	SET("SLUICE_COLL=gather:on", coll_admission[BASE_FAMILY_GATHER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=scatter:on", coll_admission[BASE_FAMILY_SCATTER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=allgather:on", coll_admission[BASE_FAMILY_ALLGATHER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=alltoall:on", coll_admission[BASE_FAMILY_ALLTOALL], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=reduce:on", coll_admission[BASE_FAMILY_REDUCE], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=allreduce:on", coll_admission[BASE_FAMILY_ALLREDUCE], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=reduce_scatter:on", coll_admission[BASE_FAMILY_REDUCE_SCATTER],
+	    BASE_ADMIT_ON),
+	SET("SLUICE_COLL=scan:on", coll_admission[BASE_FAMILY_SCAN], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=barrier:on", coll_admission[BASE_FAMILY_BARRIER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=neighbor:on", coll_admission[BASE_FAMILY_NEIGHBOR], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=vector:on", coll_admission[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=nonblocking:on", coll_admission[BASE_FAMILY_NONBLOCKING], BASE_ADMIT_ON),
+	SET("SLUICE_HIER=on", hier, 1),
+	SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
+	SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
+	SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
+	SET("SLUICE_TEST=region_adopt_min=1M", region_adopt_min_bytes, 1 << 20),
+	SET("SLUICE_TEST=region_max=16384", region_max, 16384),
+	SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
+	SET("SLUICE_TEST=region_pool=0", region_pool_bytes, 0),
+	SET("SLUICE_TEST=region_huge=FALSE", region_huge, 0),
+	SET("SLUICE_TEST=region_whole=off", region_whole, 0),
+	SET("SLUICE_TEST=xfer_fragment=128K", xfer_fragment_bytes, 128 << 10),
+	SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
+	SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
+	SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
+	SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
+	SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
+	SET("SLUICE_TEST=early_wait=60000000", rt_early_wait_us, 60000000),
+	SET("SLUICE_FAULT_PROGRESS=off", rt_fault_progress, false),
+	SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
+	SET("SLUICE_WORKERS=48", engine_workers, 48),
+	SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
+	SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
+	SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
+	SET("SLUICE_GOAL_TIMEOUT=1", goal_timeout_ms, 1),
+	SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
+	SET("SLUICE_TEST=worker_poll=0", worker_poll_us, 0),
+	SET("SLUICE_TEST=node_spin=1000000", node_spin_us, 1000000),
+	SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
+#undef SET
+};
+
 /* The table's row must point at the member that its name says. */
 UNIT_TEST(every_option_can_be_set)
 {
-	static const struct {
-		const char *entry;
-		const void *value;
-		int64_t want;
-		size_t bytes;
-	} sets[] = {
-#define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
-		SET("SLUICE=off", enabled, 0),
-		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
-		SET("SLUICE_COLL=bcast:off", coll_take[BASE_FAMILY_BCAST], BASE_TAKE_OFF),
-		SET("SLUICE_COLL=gather:on", coll_take[BASE_FAMILY_GATHER], BASE_TAKE_ON),
-		SET("SLUICE_COLL=scatter:on", coll_take[BASE_FAMILY_SCATTER], BASE_TAKE_ON),
-		SET("SLUICE_COLL=allgather:on", coll_take[BASE_FAMILY_ALLGATHER], BASE_TAKE_ON),
-		SET("SLUICE_COLL=alltoall:on", coll_take[BASE_FAMILY_ALLTOALL], BASE_TAKE_ON),
-		SET("SLUICE_COLL=reduce:on", coll_take[BASE_FAMILY_REDUCE], BASE_TAKE_ON),
-		SET("SLUICE_COLL=allreduce:on", coll_take[BASE_FAMILY_ALLREDUCE], BASE_TAKE_ON),
-		SET("SLUICE_COLL=reduce_scatter:on", coll_take[BASE_FAMILY_REDUCE_SCATTER],
-		    BASE_TAKE_ON),
-		SET("SLUICE_COLL=scan:on", coll_take[BASE_FAMILY_SCAN], BASE_TAKE_ON),
-		SET("SLUICE_COLL=barrier:on", coll_take[BASE_FAMILY_BARRIER], BASE_TAKE_ON),
-		SET("SLUICE_COLL=neighbor:on", coll_take[BASE_FAMILY_NEIGHBOR], BASE_TAKE_ON),
-		SET("SLUICE_COLL=vector:on", coll_take[BASE_FAMILY_VECTOR], BASE_TAKE_ON),
-		SET("SLUICE_COLL=nonblocking:on", coll_take[BASE_FAMILY_NONBLOCKING], BASE_TAKE_ON),
-		SET("SLUICE_HIER=on", hier, 1),
-		SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
-		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
-		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
-		SET("SLUICE_TEST=region_adopt_min=1M", region_adopt_min_bytes, 1 << 20),
-		SET("SLUICE_TEST=region_max=16384", region_max, 16384),
-		SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
-		SET("SLUICE_TEST=region_pool=0", region_pool_bytes, 0),
-		SET("SLUICE_TEST=region_huge=FALSE", region_huge, 0),
-		SET("SLUICE_TEST=region_whole=off", region_whole, 0),
-		SET("SLUICE_TEST=xfer_fragment=128K", xfer_fragment_bytes, 128 << 10),
-		SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
-		SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
-		SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
-		SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
-		SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
-		SET("SLUICE_TEST=early_wait=60000000", rt_early_wait_us, 60000000),
-		SET("SLUICE_FAULT_PROGRESS=off", rt_fault_progress, false),
-		SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
-		SET("SLUICE_WORKERS=48", engine_workers, 48),
-		SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
-		SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
-		SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
-		SET("SLUICE_GOAL_TIMEOUT=1", goal_timeout_ms, 1),
-		SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
-		SET("SLUICE_TEST=worker_poll=0", worker_poll_us, 0),
-		SET("SLUICE_TEST=node_spin=1000000", node_spin_us, 1000000),
-		SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
-#undef SET
-	};
-
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sets); i++) {
 		int64_t got = 0;
 
@@ -315,8 +315,8 @@ UNIT_TEST(a_list_sets_several_values)
 	CHECK_EQ(load("SLUICE_COLL=bcast:on,gather:off",
 		      "SLUICE_TEST=region_max=4,fault=memfd:1,cma:all,engine_fault=delay=5,rate=1M,"
 		      "node_spin=0"), 0);
-	CHECK_EQ(base_opt.coll_take[BASE_FAMILY_BCAST], BASE_TAKE_ON);
-	CHECK_EQ(base_opt.coll_take[BASE_FAMILY_GATHER], BASE_TAKE_OFF);
+	CHECK_EQ(base_opt.coll_admission[BASE_FAMILY_BCAST], BASE_ADMIT_ON);
+	CHECK_EQ(base_opt.coll_admission[BASE_FAMILY_GATHER], BASE_ADMIT_OFF);
 	CHECK_EQ(base_opt.region_max, 4);
 	CHECK_EQ(base_opt.node_spin_us, 0);
 	CHECK_STR(base_opt.fault, "memfd:1,cma:all");

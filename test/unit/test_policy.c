@@ -64,8 +64,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 						 .min_bytes = 512 << 10,
 						 .guard_is_ready = true,
 						 .has_mover = true,
-						 .site_may_try = true,
-						 .copy_ns = 150000 };
+						 .site_may_try = true, .copy_ns = 150000 };
 	static const struct {
 		int64_t mode, wait_us;
 		uint64_t bytes;
@@ -83,8 +82,8 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, DETACH_NEVER, 0 },
 		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, DETACH_NOW, 0 },
 		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, DETACH_IF_LATE, 50000 },
-		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, DETACH_NEVER,
-		  0 }, /* never without a guard */
+		/* never without a guard */
+		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, DETACH_NEVER, 0 },
 		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, DETACH_NEVER, 0 },
 		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, DETACH_NEVER, 0 },
 	};
@@ -100,7 +99,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		f.has_mover = cases[i].mover;
 		f.site_may_try = cases[i].site;
 		policy_detach(&f, &choice);
-		if (i == 0) { /* and what is so short that waking a worker costs more */
+		if (i == 0) { /* a copy that is shorter than waking a worker */
 			f.copy_ns = 149999;
 			policy_detach(&f, &choice);
 			CHECK_EQ(choice.how, DETACH_IF_LATE);
@@ -114,9 +113,8 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 			f.copy_ns = 150000;
 			policy_detach(&f, &choice);
 		}
-		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns ||
-		    !choice.reason)
-			unit_fail(__FILE__, __LINE__, "case %u", i);
+		CHECK(choice.how == cases[i].want && choice.reason);
+		CHECK_EQ(choice.wait_ns, cases[i].wait_ns);
 	}
 }
 

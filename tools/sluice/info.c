@@ -33,7 +33,7 @@ static const char help[] =
 void info_nodes(struct info_nodes out[INFO_NODES])
 {
 	bool any = base_opt.hier,
-	     requests = any && base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON;
+	     requests = any && base_opt.coll_admission[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	out[0] = (struct info_nodes){
 		"Bcast, Reduce, Allreduce", any,

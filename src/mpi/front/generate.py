@@ -25,9 +25,10 @@ def slots(functions):
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of wrappers.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
-    out += listed('FRONT_WRITTEN(X)', 'X(name): of these the ones that wrappers.c has itself, which come first',
+    out += listed('FRONT_WRITTEN(X)', 'X(name): the first of them, which wrappers.c defines itself',
                   [f.name for f in written if f.kind in table.WRITTEN])
-    out += listed('FRONT_TAKEN(X)', 'X(name): the collectives', [f.name for f in written if f.kind in table.TAKEN])
+    out += listed('FRONT_TAKEN(X)', 'X(name): the collectives',
+                  [f.name for f in written if f.kind in table.TAKEN])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
     out += listed('FRONT_REAL(X)',
                   'X(name, other name or name, required) in the order of struct host_functions, '
@@ -207,7 +208,9 @@ def args(f):
 
 def is_passed(form, term, gate, prefix):
     args = f'{term.args[2]}, (uint64_t){term.args[1]}'
-    return f'{prefix}_is_small({args}, {gate}.gate)' if form == 'blocking' else f'{prefix}_is_passed({args}, &{gate})'
+    if form == 'blocking':
+        return f'{prefix}_is_small({args}, {gate}.gate)'
+    return f'{prefix}_is_passed({args}, &{gate})'
 
 
 def gate(f, prefix):
@@ -225,7 +228,8 @@ def gate(f, prefix):
     # the long way comes to the right result.
     here, there = sorted(f.terms, key=lambda t: t.root)
     if there.root:
-        return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || {is_passed(form, here, name, prefix)}) &&\n'
+        return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || '
+                f'{is_passed(form, here, name, prefix)}) &&\n'
                 f'\t    (!{there.args[1]} || {is_passed(form, there, name, prefix)})')
     return is_passed(form, f.terms[-1], name, prefix)
 
@@ -258,7 +262,8 @@ def collective(f):
     return [f'int {large_args(f)}', '{', *args(f), '\tint rc;', '',
             '\thost_bracket_unwind(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
             f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
-            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync, '\tif (!rt_has_pending())',
+            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync,
+            '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f, "types")} ? {call} : {large_call(f)};',
             '\tif (abi_is_program_call(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}',
@@ -281,7 +286,8 @@ def gates(functions):
     out = [C_HEAD]
     for f in functions:
         if f.kind in table.TAKEN:
-            out += [f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f, "gate")}))',
+            out += [f'static int wrap_{f.name}({neutral_args(f)})', '{',
+                    f'\tif (base_likely({gate(f, "gate")}))',
                     f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
     return '\n'.join(out)
 
@@ -355,7 +361,8 @@ def narrow(functions):
 
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
-              'host': host, 'signatures': signatures, 'collectives': collectives, 'gates': gates, 'look': look, 'narrow': narrow}
+              'host': host, 'signatures': signatures, 'collectives': collectives,
+              'gates': gates, 'look': look, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

@@ -92,7 +92,8 @@ def read(path):
             functions.append(Function(match))
             if match['both']:
                 functions.append(Function(match, large=True))
-    functions.sort(key=lambda f: 0 if f.kind in WRITTEN else 1 if f.kind in TAKEN else 2 if f.kind in MADE else 3)
+    groups = (WRITTEN, TAKEN, MADE)
+    functions.sort(key=lambda f: next((i for i, g in enumerate(groups) if f.kind in g), len(groups)))
     names = [f.name for f in functions]
     if len(set(names)) != len(names):
         sys.exit(f'{path}: a function is listed twice')

@@ -116,7 +116,8 @@ def write(functions, head):
     optional = [f.is_optional for f in functions if f.exported for p in ("MPI_", "PMPI_")]
     out = [head]
     out.append('\t.text')
-    out += [f'\t.hidden {name}' for name in ('front_resolve', 'front_slots', 'rt_intercept_refs', 'front_choose')]
+    out += [f'\t.hidden {name}' for name in ('front_resolve', 'front_slots', 'rt_intercept_refs',
+                                               'front_choose')]
     out.append(ENTRY + PROTECT)
     out += [FUNCTION.format(name=name, slot=slot, pending=slot + len(names))
             for slot, name in enumerate(names)]

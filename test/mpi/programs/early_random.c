@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random operations against a model of plain MPI. Every rank has an arena of bytes and a copy of
- * what it must hold (the model), on which each step is done by plain loads and stores: for a
- * collective each rank knows what every other rank's model holds, as all draw the same steps from
- * one seed and each keeps the models of all. Steps of one rank alone (touches, system calls, frees,
- * forks, threads, delays) are drawn from the same seed too, so that the others' models of it stay
- * right.
+ * Random operations against a model of plain MPI. All ranks draw the same steps from one seed, and
+ * each keeps a model of every rank's memory, on which each step is done by plain loads and stores.
  *
- * HARNESS_SEED (printed), HARNESS_SECONDS or HARNESS_STEPS. Alone:
- *   HARNESS_SEED=7 HARNESS_STEPS=500 mpiexec -n 2 sluice run early_random random_operations
+ * HARNESS_SEED (printed), HARNESS_SECONDS or HARNESS_STEPS. Alone: HARNESS_SEED=7 HARNESS_STEPS=500 mpiexec -n 2 sluice run early_random random_operations
  */
 #include "early.h"
 
@@ -232,8 +227,7 @@ static void a_reduction(void)
 		keep(r, from[r], bytes);
 	for (int r = 0; r < size; r++)
 		if (kind == REDUCE ? r == root : kind != EXSCAN || r)
-			combine(w.model[r] + to[r], 0, bytes, bytes,
-				kind == SCAN     ? r
+			combine(w.model[r] + to[r], 0, bytes, bytes, kind == SCAN     ? r
 				: kind == EXSCAN ? r - 1
 						 : size - 1);
 }

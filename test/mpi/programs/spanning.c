@@ -90,7 +90,7 @@ BEHAVIOUR(ranks_may_lie_in_any_order, 2)
 	}
 }
 
-/* So that the test can count. */
+/* The test counts these. */
 BEHAVIOUR(each_kind_once, 2)
 {
 	enum { N = 3000 };
@@ -116,8 +116,7 @@ BEHAVIOUR(each_kind_once, 2)
 	free(out);
 }
 
-/* Every rank in turn is late, and says by a file that it has come: in $SPANNING_FOLDER, which all
- * hosts share. */
+/* Each rank in turn is late and creates a file in $SPANNING_FOLDER, which all hosts share. */
 BEHAVIOUR(barriers_wait_for_all, 2)
 {
 	const char *folder = getenv("SPANNING_FOLDER");
@@ -135,11 +134,9 @@ BEHAVIOUR(barriers_wait_for_all, 2)
 	}
 }
 
-/*
- * Segments pass through a window, as the type has gaps; who is late takes none of them for a while,
- * and what waits for it must not make room for later ones. Wants long segments, which the library
- * cannot put aside.
- */
+/* Segments pass through a staging buffer, as the type has gaps. A late rank receives none of them
+ * for a while; later segments must not overwrite those that wait. Needs segments too long for the
+ * eager buffers of the host MPI. */
 BEHAVIOUR(who_is_late_gets_what_was_sent, 2)
 {
 	enum { BLOCKS = 1 << 18, STRIDE = 3 };
@@ -175,8 +172,7 @@ BEHAVIOUR(some_ranks_only, 3)
 	}
 }
 
-/* Messages, and parts of messages for each rank, of about a segment, of about what an all-to-all
- * may have, of hardly anything. */
+/* Messages around the sizes of a segment, of the largest all-to-all part, and of a few bytes. */
 BEHAVIOUR(lengths_around_those_at_which_messages_are_cut, 2)
 {
 	static const int lengths[] = { 1, 2, 1365, 4095, 4096, 4097, 16383, 16384, 16385 };
@@ -195,8 +191,7 @@ static void add_ints(void *in, void *inout, int *n, MPI_Datatype *type)
 		((int *)inout)[i] += ((const int *)in)[i];
 }
 
-/* Reductions are cut between elements only: some to a segment, one that is nearly as long, one that
- * is longer. */
+/* Reductions are cut between elements; elements shorter and longer than a segment. */
 BEHAVIOUR(elements_that_do_not_divide_segments, 2)
 {
 	static const int ints[] = { 3, 1000, 4095, 5000 };
@@ -231,8 +226,7 @@ BEHAVIOUR(elements_that_do_not_divide_segments, 2)
 	free(out);
 }
 
-/* More than are served at a time: those that are freed make room, and take no more of the
- * library's. */
+/* More communicators than are served at a time: freed ones make room. */
 BEHAVIOUR(communicators_come_and_go, 2)
 {
 	int sum, one = 1;
@@ -389,7 +383,7 @@ static void *requests_in_a_thread(void *arg)
 	MPI_Comm comm = *(MPI_Comm *)arg;
 	int one = 1, sum;
 
-	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* connects the communicator */
 	for (int way = 0; way < 6; way++)
 		start_and_see(comm, way, 1500);
 	return NULL;
@@ -401,8 +395,7 @@ BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2)
 	run_threads(in_a_thread, requests_in_a_thread);
 }
 
-/* In all forms; then a blocking one, which comes after them; on communicators that are freed while
- * something is in flight. */
+/* All forms, then a blocking one; on communicators that are freed while requests are active. */
 BEHAVIOUR(requests_over_nodes, 2)
 {
 	MPI_Comm comm;
@@ -412,7 +405,7 @@ BEHAVIOUR(requests_over_nodes, 2)
 	check_note("%d", provided == MPI_THREAD_MULTIPLE);
 	for (int way = 0; way < 6; way++) {
 		MPI_Comm_split(MPI_COMM_WORLD, 0, way % 2 ? rank * 7 % size : -rank, &comm);
-		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* connects the communicator */
 		start_and_see(comm, way, 3000);
 		MPI_Comm_free(&comm);
 	}
@@ -448,8 +441,7 @@ BEHAVIOUR(blocking_ones_come_after_requests, 2)
 	free(more);
 }
 
-/* One rank waits for another that is in a call of the library's which ends later: nobody
- * waits for ever. */
+/* A rank waits for another rank that is inside a call of the host MPI: no rank hangs. */
 BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 {
 	enum { N = 200000 };
@@ -506,7 +498,7 @@ BEHAVIOUR(threads_go_with_their_communicators, 2)
 	for (int i = 0; i < 2; i++) {
 		check_usage(&before);
 		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-		MPI_Barrier(comm); /* which connects it */
+		MPI_Barrier(comm); /* connects the communicator */
 		MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
 		check_usage(&after);
 		EXPECT(provided < MPI_THREAD_MULTIPLE || after.threads > before.threads);
@@ -522,8 +514,7 @@ BEHAVIOUR(threads_go_with_their_communicators, 2)
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for
- * ever. */
+/* An injected failure makes one rank fail in the middle: all ranks get an error, none hangs. */
 static void expect_errors(const char *kind)
 {
 	int *in = check_alloc(COUNT * sizeof(*in)),
@@ -559,8 +550,7 @@ static void expect_errors(const char *kind)
 	free(all);
 }
 
-/* One in flight fails on one rank, others are behind it: all end, and so does what comes after
- * them. */
+/* An active request fails on one rank while others are queued: all of them complete. */
 BEHAVIOUR(failed_requests, 2)
 {
 	enum { REQUESTS = 4 };
@@ -570,7 +560,7 @@ BEHAVIOUR(failed_requests, 2)
 
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* connects the communicator */
 	for (int i = 0; i < 2 * REQUESTS; i++) {
 		at[i] = check_alloc(COUNT * sizeof(int));
 		memset(at[i], 0, COUNT * sizeof(int));
