@@ -3,7 +3,7 @@
  * Random operations against a model of plain MPI. All ranks draw the same steps from one seed, and
  * each keeps a model of every rank's memory, on which each step is done by plain loads and stores.
  *
- * HARNESS_SEED (printed), HARNESS_SECONDS or HARNESS_STEPS. Alone: HARNESS_SEED=7 HARNESS_STEPS=500 mpiexec -n 2 sluice run early_random random_operations
+ * HARNESS_SEED (printed), HARNESS_SECONDS, HARNESS_STEPS: see test/mpi/test_early.py.
  */
 #include "early.h"
 
