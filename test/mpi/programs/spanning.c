@@ -405,7 +405,7 @@ BEHAVIOUR(requests_over_nodes, 2)
 	check_note("%d", provided == MPI_THREAD_MULTIPLE);
 	for (int way = 0; way < 6; way++) {
 		MPI_Comm_split(MPI_COMM_WORLD, 0, way % 2 ? rank * 7 % size : -rank, &comm);
-		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* connects the communicator */
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* connects it */
 		start_and_see(comm, way, 3000);
 		MPI_Comm_free(&comm);
 	}
