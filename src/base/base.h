@@ -81,7 +81,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
-enum base_take { BASE_TAKE_AUTO, BASE_TAKE_ON, BASE_TAKE_OFF };
+enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
 /* Collectives that are switched together. */
 enum base_family {
 	BASE_FAMILY_BCAST,
@@ -108,7 +108,7 @@ struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
-	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_take */
+	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
@@ -294,7 +294,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
 	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")                       \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
-	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                     \
+	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \

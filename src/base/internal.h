@@ -17,7 +17,8 @@ int base_parse_int(const char *text, int64_t *out);
 /* ---- option_table.c ---------------------------------------------------------------------- */
 
 #define OPTION_PREFIX "SLUICE_"
-/* A name of earlier versions, without the prefix. now: the name of the row that has its value; NULL: nothing has. */
+/* A name of earlier versions, without the prefix. now: the name of the row that has its value;
+ * NULL: no row. */
 struct option_old_name { const char *name, *now; };
 extern const struct option_old_name option_old_names[];
 extern const size_t option_old_name_count;

@@ -270,7 +270,8 @@ static bool set_segment(struct hier_comm *s)
 static void set_thread(struct hier_comm *s)
 {
 	bool is_asked =
-		base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
+		/* the same everywhere */
+		base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	if (!is_asked || all_say(s->cs, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
 		return;

@@ -3,7 +3,8 @@
 
 #define NEVER   UINT64_MAX
 #define ALL     UINT64_MAX
-#define HIER_LEAST_BYTES ((uint64_t)1 << 20) /* shorter ones lose more often than they win (ADR 27) */
+/* Over several nodes shorter messages lose more often than they win (ADR 27). */
+#define HIER_LEAST_BYTES ((uint64_t)1 << 20)
 /* Over several nodes an exchange is copied twice more, for fewer messages: worth it as long as a
  * message costs more than that. */
 #define HIER_EXCHANGE_MAX_BYTES ((uint64_t)64 << 10)
@@ -31,15 +32,15 @@ static uint64_t least_bytes(const struct policy_options *o, const struct policy_
 {
 	int64_t mode = mode_of(o, kind);
 
-	if (mode == BASE_TAKE_OFF)
+	if (mode == BASE_ADMIT_OFF)
 		return NEVER;
 	/* inside a node the host MPI's own barriers are as fast */
 	if (kind == COLL_BARRIER)
-		return o->hier && mode == BASE_TAKE_ON ? 0 : NEVER;
+		return o->hier && mode == BASE_ADMIT_ON ? 0 : NEVER;
 	/* ranks share no size: all or nothing, and nothing unless an option asks */
 	if (coll_is_local(kind))
-		return o->modes[BASE_FAMILY_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
-	if (mode == BASE_TAKE_ON)
+		return o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_ON ? 0 : NEVER;
+	if (mode == BASE_ADMIT_ON)
 		return o->threshold_bytes;
 	return base_max_u64(f->again, o->threshold_bytes);
 }
@@ -49,7 +50,7 @@ static struct coll_gate blocking_gate(const struct policy_options *o,
 {
 	uint64_t from = least_bytes(o, f, kind), always = from;
 
-	if (!coll_is_local(kind) && kind != COLL_BARRIER && mode_of(o, kind) == BASE_TAKE_AUTO)
+	if (!coll_is_local(kind) && kind != COLL_BARRIER && mode_of(o, kind) == BASE_ADMIT_AUTO)
 		always = base_max_u64(f->always, o->threshold_bytes);
 	return (struct coll_gate){ .from = from, .to = ALL, .always_from = always,
 				   .always_to = ALL };
@@ -62,9 +63,9 @@ static struct coll_gate nonblocking_gate(const struct policy_options *o,
 	int64_t mode = o->modes[BASE_FAMILY_NONBLOCKING];
 	struct coll_gate g = COLL_GATE_CLOSED;
 
-	if (mode == BASE_TAKE_OFF || mode_of(o, kind) == BASE_TAKE_OFF)
+	if (mode == BASE_ADMIT_OFF || mode_of(o, kind) == BASE_ADMIT_OFF)
 		return g;
-	if (mode == BASE_TAKE_ON) {
+	if (mode == BASE_ADMIT_ON) {
 		g.from = g.always_from = kind == COLL_BARRIER ? 0 : least_bytes(o, f, kind);
 		g.to = g.always_to = ALL;
 		return g;
@@ -113,7 +114,7 @@ void policy_gates_close(struct coll_gate gates[COLL_FORMS][COLL_COUNT], bool is_
 void policy_crowded(const struct policy_options *o, const struct policy_figures *f, enum coll kind,
 		    int ranks, uint64_t *out_again, uint64_t *out_always)
 {
-	uint64_t one = mode_of(o, kind) == BASE_TAKE_AUTO ? o->threshold_bytes : 0;
+	uint64_t one = mode_of(o, kind) == BASE_ADMIT_AUTO ? o->threshold_bytes : 0;
 
 	*out_again = f->crowded_again * one;
 	*out_always = base_max_u64(f->crowded_always * one * (uint64_t)ranks, *out_again);
@@ -121,13 +122,13 @@ void policy_crowded(const struct policy_options *o, const struct policy_figures 
 
 bool policy_admits_requests(const struct policy_options *o, int ranks, bool oversubscribed)
 {
-	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ||
+	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON ||
 	       (!oversubscribed && ranks <= REQUEST_RANKS_MAX);
 }
 
 bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes)
 {
-	bool is_on = mode_of(o, kind) == BASE_TAKE_ON;
+	bool is_on = mode_of(o, kind) == BASE_ADMIT_ON;
 
 	switch (kind) {
 	case COLL_BCAST:
@@ -159,5 +160,5 @@ uint32_t policy_connect_credit(enum coll kind, uint64_t bytes)
 
 uint32_t policy_connect_threshold(const struct policy_options *o)
 {
-	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ? 0 : CONNECT_THRESHOLD;
+	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON ? 0 : CONNECT_THRESHOLD;
 }

@@ -65,7 +65,7 @@ static inline enum admission policy_admit(const struct coll_gate *g, uint64_t by
 
 /* The options that decide which calls are admitted. */
 struct policy_options {
-	int64_t modes[BASE_FAMILY_COUNT]; /* enum base_take */
+	int64_t modes[BASE_FAMILY_COUNT]; /* enum base_admit */
 	uint64_t threshold_bytes;         /* SLUICE_COLL_THRESHOLD */
 	bool hier;                        /* SLUICE_HIER */
 };

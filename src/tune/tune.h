@@ -59,8 +59,8 @@ struct tune_result {
 void tune_load(const char *mpi, struct tune_result *out);
 /*
  * Read the figures of host MPIs that the package ships (policy/host-mpi.tune), a file of the same
- * syntax with a section for each kind: the section begins with "mpi PATTERN", and the first one whose
- * pattern matches `mpi` is in force. set() gets each of its lines; not 0: the file is refused.
+ * syntax with a section for each kind: the section begins with "mpi PATTERN", and the first one
+ * whose pattern matches `mpi` is in force. set() gets each of its lines; not 0: the file is refused.
  */
 void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
 		       void *arg, struct tune_result *out);

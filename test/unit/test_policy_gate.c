@@ -138,16 +138,16 @@ UNIT_TEST(blocking_gates_have_the_measured_sizes)
 UNIT_TEST(options_count_more_than_figures)
 {
 	begin();
-	options.modes[BASE_FAMILY_ALLTOALL] = BASE_TAKE_ON;
-	options.modes[BASE_FAMILY_ALLREDUCE] = BASE_TAKE_OFF;
-	options.modes[BASE_FAMILY_BARRIER] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_ALLTOALL] = BASE_ADMIT_ON;
+	options.modes[BASE_FAMILY_ALLREDUCE] = BASE_ADMIT_OFF;
+	options.modes[BASE_FAMILY_BARRIER] = BASE_ADMIT_ON;
 	make_gates(false);
 	CHECK_EQ(blocking(OTHER, COLL_ALLTOALL, 64 * KIB), ADMIT_ALWAYS);
 	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_ALLTOALLV]));
 	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_ALLREDUCE]));
 	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][COLL_ALLREDUCE]));
 	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_BARRIER]));
-	options.modes[BASE_FAMILY_VECTOR] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_VECTOR] = BASE_ADMIT_ON;
 	options.hier = true;
 	options.threshold_bytes = 1;
 	make_gates(false);
@@ -180,13 +180,14 @@ UNIT_TEST(calls_must_be_larger_where_ranks_share_cpus_and_open_mpi_yields_them)
 	for (int i = 0; i < COLL_COUNT * MPIS; i++) {
 		enum coll kind = (enum coll)(i / MPIS);
 
-		policy_crowded(&options, &figures[i % MPIS][kind], kind, 1 + i % 7, &again, &always);
+		policy_crowded(&options, &figures[i % MPIS][kind], kind, 1 + i % 7, &again,
+			       &always);
 		CHECK(again <= always && (!always || i % MPIS == OPEN_MPI));
 	}
 	policy_crowded(&options, &figures[OPEN_MPI][COLL_BCAST], COLL_BCAST, 4, &again, &always);
 	CHECK_EQ(again, 128 * KIB);
 	CHECK_EQ(always, MIB);
-	options.modes[BASE_FAMILY_BCAST] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_BCAST] = BASE_ADMIT_ON;
 	policy_crowded(&options, &figures[OPEN_MPI][COLL_BCAST], COLL_BCAST, 4, &again, &always);
 	CHECK_EQ(always, 0);
 }
@@ -229,14 +230,14 @@ UNIT_TEST(nonblocking_gates_have_the_measured_sizes)
 UNIT_TEST(nonblocking_calls_are_as_blocking_ones_where_an_option_asks)
 {
 	begin();
-	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_ADMIT_ON;
 	make_gates(false);
 	CHECK_EQ(nonblocking(OTHER, COLL_BCAST, 64 * KIB), ADMIT_ALWAYS);
 	CHECK_EQ(nonblocking(OTHER, COLL_BARRIER, 0), ADMIT_ALWAYS);
-	options.modes[BASE_FAMILY_BARRIER] = BASE_TAKE_OFF;
+	options.modes[BASE_FAMILY_BARRIER] = BASE_ADMIT_OFF;
 	make_gates(false);
 	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][COLL_BARRIER]));
-	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_OFF;
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_ADMIT_OFF;
 	make_gates(false);
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		CHECK(coll_gate_is_closed(&gates[MPICH][COLL_NONBLOCKING][kind]));
@@ -249,7 +250,7 @@ UNIT_TEST(requests_of_few_ranks_with_a_core_each_are_admitted)
 	CHECK(!policy_admits_requests(&options, 17, false));
 	CHECK(!policy_admits_requests(&options, 2, true));
 	CHECK_EQ(policy_connect_threshold(&options), 256);
-	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_TAKE_ON;
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_ADMIT_ON;
 	CHECK(policy_admits_requests(&options, 2, true));
 	CHECK_EQ(policy_connect_threshold(&options), 0);
 	CHECK_EQ(policy_connect_credit(COLL_BCAST, 1), 1);
@@ -266,7 +267,7 @@ UNIT_TEST(over_nodes_large_broadcasts_and_reductions_are_admitted)
 	CHECK(!policy_admits_hier(&options, COLL_ALLTOALL, 1));
 	CHECK(!policy_admits_hier(&options, COLL_SCAN, MIB));
 	for (int i = 0; i < BASE_FAMILY_COUNT; i++)
-		options.modes[i] = BASE_TAKE_ON;
+		options.modes[i] = BASE_ADMIT_ON;
 	CHECK(policy_admits_hier(&options, COLL_BCAST, 1));
 	CHECK(policy_admits_hier(&options, COLL_ALLTOALL, 64 * KIB));
 	CHECK(!policy_admits_hier(&options, COLL_ALLTOALL, 64 * KIB + 1));

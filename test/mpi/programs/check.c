@@ -97,7 +97,8 @@ bool check_serves_requests(void)
 {
 	const char *preload = getenv("LD_PRELOAD"), *wanted = getenv("SLUICE_COLL");
 
-	return preload && strstr(preload, "libsluice") && wanted && strstr(wanted, "nonblocking:on");
+	return preload && strstr(preload, "libsluice") && wanted &&
+	       strstr(wanted, "nonblocking:on");
 }
 
 /* ---- data ------------------------------------------------------------------------------- */
