@@ -97,7 +97,8 @@ static void build_scatter(struct out *o, const struct coll_shape *s)
 
 static void build_all(struct out *o, const struct coll_shape *s)
 {
-	bool is_gather = coll_pattern(s->kind) == COLL_ALLGATHER, one_buffer = is_gather && s->in_place;
+	bool is_gather = coll_pattern(s->kind) == COLL_ALLGATHER,
+	     one_buffer = is_gather && s->in_place;
 	const struct coll_part *own = one_buffer  ? &s->recv[s->rank]
 				      : is_gather ? &s->send[0]
 						  : &s->send[s->rank];

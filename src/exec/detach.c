@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs that were left: the call has returned, and what is missing is moved by a channel, by any
- * rank that waits, or by whoever of this process touches the memory. Nothing of the run is written
- * here any more but by its queue: an operation whose peer has come since is matched anew by each
- * who tries, on its own stack. So any number of threads and signal handlers may be in here at once.
+ * Detached runs: the call has returned, and a channel, any rank that waits, or a thread of this
+ * process that touches the memory moves the rest. Only its queue writes to a detached run, so any
+ * number of threads and signal handlers may be in here at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -174,7 +173,7 @@ bool exec_is_matched(struct exec_run *r) { return r->kind->is_matched(r); }
 
 uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(r); }
 
-/* ---- waiting for a detached run ----------------------------------------------------------------- */
+/* ---- waiting for a detached run ---------------------------------------------------------- */
 
 void exec_progress_host(struct exec_run *r, const struct node_wait *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: runs flat operations (coll/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
- * collective do.
+ * exec: runs flat operations (coll/) over transfers (xfer/), and reductions (reduce/): what the
+ * ranks of a collective do.
  *
  * Every rank of a node group publishes what it brings to a collective in a slot of the control
  * segment: its schedule, descriptors of its memory, the edges of its send buffer, and one transfer
@@ -22,9 +22,9 @@
  *                                   |            engine, or any rank, moves what is missing
  *                                   `-> exec_wait              still needed: blocking after all
  *
- * A reduce has no operations that are matched: when all ranks have come, everybody can do every part
- * of it. Its slot carries numbers instead of a schedule, the claim words of its rank's slice, and
- * the edges of what the rank brings and gets.
+ * A reduce has no operations that are matched: when all ranks have come, everybody can do every
+ * part of it. Its slot carries numbers instead of a schedule, the claim words of its rank's slice,
+ * and the edges of what the rank brings and gets.
  *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges
  * exist for COLL_SEND only (sends from elsewhere are mapped, copied by system call, or staged).
@@ -89,7 +89,7 @@ struct exec_reduce {
 /* One rank's side of a collective. */
 struct exec_call {
 	const struct coll_schedule *schedule; /* copied by exec_begin(); NULL: */
-	const struct exec_reduce *reduce;      /* not used after exec_begin(), but `combine` with ctx */
+	const struct exec_reduce *reduce; /* not used after exec_begin(), but `combine` with ctx */
 	void *user[COLL_BUFFERS];
 	struct region_desc desc[COLL_BUFFERS]; /* zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
@@ -113,9 +113,9 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 /*
  * Run it to its end; the run is gone. Returns 0; -EOWNERDEAD when a peer has died (reported here);
  * -EREMOTEIO when the two ends of a transfer disagree about its size; other -errno. After an error
- * the data of this collective is undefined and the group accepts no further one. Where a reduce calls
- * an operation of the program each rank is needed for its slice: who has several in flight steps
- * them all instead.
+ * the data of this collective is undefined and the group accepts no further one. Where a reduce
+ * calls an operation of the program each rank is needed for its slice: who has several in flight
+ * steps them all instead.
  */
 int exec_wait(struct exec_run *r);
 /* exec_begin and exec_wait. */
@@ -158,9 +158,9 @@ typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off,
 			bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
 /*
- * After EXEC_MAY_DETACH, before its memory is closed: from now on the run uses the arena's addresses
- * only, and may be helped by any thread. exec_reattach() takes that back, when the memory was not
- * closed after all.
+ * After EXEC_MAY_DETACH, before its memory is closed: from now on the run uses the arena's
+ * addresses only, and may be helped by any thread. exec_reattach() takes that back, when the memory
+ * was not closed after all.
  */
 void exec_detach(struct exec_run *r);
 void exec_reattach(struct exec_run *r);
@@ -200,11 +200,11 @@ bool exec_is_in_channel(const struct exec_run *r);
 /* It is over, its channel is idle and no other thread uses it: the run is gone. Any thread, also in
  * a signal handler. */
 void exec_end(struct exec_run *r);
-/* What a process which is no rank could move of it now (exec_serve), about; 0: nothing. */
+/* About how many bytes a process that is no rank could move now (exec_serve); 0: none. */
 uint64_t exec_work_bytes(const struct exec_run *r);
 /* Does a partner have nothing to do but wait for it? */
 bool exec_is_waited_for(const struct exec_run *r);
-/* What others know it by within its communicator, at the moment; and its number, for the trace. */
+/* The tag by which peers know the run at the moment; its number, for the trace. */
 uint64_t exec_tag(const struct exec_run *r);
 uint64_t exec_number(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);

@@ -77,8 +77,8 @@ static bool is_match(const struct coll_flat_op *recv, int src, const struct coll
 	return recv->type == COLL_OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
 }
 
-/* The sender's hint saves the search: the place of the receive, when parts without bytes do not move
- * it. */
+/* The sender's hint saves the search: the place of the receive, when parts without bytes do not
+ * move it. */
 const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
 				const struct coll_flat_op *send)
 {
@@ -94,8 +94,8 @@ const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot
 	return NULL;
 }
 
-/* Sends follow the receives, by the rank that gets them: that is where the search begins, downwards,
- * as parts without bytes are left out. */
+/* Sends follow the receives, by the rank that gets them: that is where the search begins,
+ * downwards, as parts without bytes are left out. */
 const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
 				const struct coll_flat_op *recv)
 {

@@ -39,7 +39,7 @@ struct exec_op {
 	struct xfer_view view;
 };
 
-/* What another rank receives, and this one may help with: one transfer after the other. */
+/* Receives of another rank that this one may help with: one transfer after the other. */
 struct exec_help {
 	enum { HELP_UNKNOWN, HELP_READY, HELP_COMPLETE } state;
 	uint32_t next;  /* operation of its schedule to look at next; READY: that of `view` */

@@ -41,8 +41,8 @@ static struct xfer *words_of(void *ctx, uint32_t slice)
 	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
 }
 
-static void view_init(struct reduce_view *v, struct slot_reduce *at, const struct reduce_shape *shape,
-		      const uint64_t *starts)
+static void view_init(struct reduce_view *v, struct slot_reduce *at,
+		      const struct reduce_shape *shape, const uint64_t *starts)
 {
 	*v = (struct reduce_view){
 		.shape = *shape,
@@ -168,8 +168,7 @@ static int check_arrivals(const struct exec_run *r)
 	return 0;
 }
 
-/* The same, and what they have published can be worked with. For those too that look at a run that
- * was left. */
+/* As check_arrivals(); also, everything published can be reached. Detached runs included. */
 static int check_all(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
@@ -226,7 +225,8 @@ static int move_any(struct reduce_view *v, int rank)
 {
 	for (uint32_t k = 0; k < v->shape.ranks; k++) {
 		uint32_t slice = ((uint32_t)rank + k) % v->shape.ranks;
-		int ret = reduce_move(v, slice, k ? reduce_units(&v->shape, &v->cut, slice) / 2 : 0);
+		int ret =
+			reduce_move(v, slice, k ? reduce_units(&v->shape, &v->cut, slice) / 2 : 0);
 
 		if (ret)
 			return ret;
@@ -242,7 +242,8 @@ static int work(struct exec_run *r, enum exec_copy copy)
 		return reduce_move(&r->reduce, rank, 0);
 	if (copy == EXEC_COPY_ALL)
 		return move_any(&r->reduce, r->comm->rank);
-	return r->has_reduce_edges || r->call.is_nonblocking ? 0 : reduce_move_edges(&r->reduce, rank);
+	return r->has_reduce_edges || r->call.is_nonblocking ? 0
+							     : reduce_move_edges(&r->reduce, rank);
 }
 
 static bool copy_edge_buf(struct exec_run *r)

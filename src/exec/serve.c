@@ -117,7 +117,7 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	       slot_is_still(s, op) && serve_view(m, &v, rank, e->recv_cap);
 }
 
-/* The same of a reduce. */
+/* As serve_recv(), for a reduction. */
 static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mover *m)
 {
 	struct slot_reduce at = { e, op };
@@ -131,8 +131,8 @@ static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mov
 		struct xfer *x = v.words(v.ctx, s);
 		uint32_t unit;
 
-		while (claim(m, x, op, reduce_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name,
-			     &unit)) {
+		while (claim(m, x, op, reduce_units(&v.shape, &v.cut, s), bytes * v.shape.ranks,
+			     name, &unit)) {
 			reduce_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
 			m->ended(m->arg, bytes);
 		}

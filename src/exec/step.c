@@ -110,7 +110,8 @@ static int step_match(struct exec_run *r, uint32_t i)
 
 static bool is_same_range(const struct coll_flat_op *a, const struct coll_flat_op *b)
 {
-	return a->type == COLL_OP_SEND && a->buf == b->buf && a->off == b->off && a->bytes == b->bytes;
+	return a->type == COLL_OP_SEND && a->buf == b->buf && a->off == b->off &&
+	       a->bytes == b->bytes;
 }
 
 /* Where send i is laid out for its receiver: sends of the same bytes share a place. */
@@ -227,7 +228,8 @@ int step_stage(struct exec_run *r)
 	ret = xfer_stage_fill(&r->slot->filled, r->op, ring_of(e, e->rank), r->stage_src,
 			      r->stage_bytes, consumed);
 	for (uint32_t i = 0; ret && i < r->op_count; i++)
-		if (ops[i].type == COLL_OP_SEND && r->ops[i].staged && r->ops[i].state == EXEC_MATCHED)
+		if (ops[i].type == COLL_OP_SEND && r->ops[i].staged &&
+		    r->ops[i].state == EXEC_MATCHED)
 			node_wake(e->group, (int)ops[i].peer);
 	return ret;
 }
@@ -238,7 +240,8 @@ int step_stage(struct exec_run *r)
 	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
 
 /* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
-static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv, struct xfer_view *v)
+static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv,
+			 struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
 	const struct coll_flat_op *send;

@@ -257,8 +257,9 @@ bool transfer_may_be_held(struct exec_run *r, uint32_t i)
 {
 	struct xfer_view v;
 
-	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT &&
-	       transfer_is_claimed(&v) && !xfer_is_done(v.x, r->op, v.plan.total);
+	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) &&
+	       v.plan.way == XFER_DIRECT && transfer_is_claimed(&v) &&
+	       !xfer_is_done(v.x, r->op, v.plan.total);
 }
 
 static uint64_t work_bytes(const struct exec_run *r)
@@ -268,7 +269,8 @@ static uint64_t work_bytes(const struct exec_run *r)
 	for (uint32_t i = 0; i < r->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
-		if (o->state == EXEC_MATCHED && o->view.plan.others_move && !transfer_is_claimed(&o->view))
+		if (o->state == EXEC_MATCHED && o->view.plan.others_move &&
+		    !transfer_is_claimed(&o->view))
 			bytes += o->view.plan.bytes;
 	}
 	return bytes;

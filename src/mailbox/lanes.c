@@ -43,7 +43,8 @@ uint64_t mailbox_lanes_area_bytes(uint32_t lanes)
 	       lanes * MAILBOX_TURNS * sizeof(struct mailbox_record);
 }
 
-int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes, struct mailbox **out)
+int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes,
+			 struct mailbox **out)
 {
 	uint64_t *ended = calloc(lanes, sizeof *ended);
 	int ret = ended ? mailbox_create(g, area_off, out) : -ENOMEM;

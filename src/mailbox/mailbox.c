@@ -75,7 +75,10 @@ uint64_t mailbox_begin(struct mailbox *b)
 	return n;
 }
 
-void *mailbox_record(const struct mailbox *b, uint64_t n) { return record_of(b, b->rank, n)->message; }
+void *mailbox_record(const struct mailbox *b, uint64_t n)
+{
+	return record_of(b, b->rank, n)->message;
+}
 
 void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes)
 {

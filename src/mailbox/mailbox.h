@@ -8,7 +8,7 @@
  *   mailbox_begin -> fill mailbox_record() -> mailbox_post, or nothing, when no rank needs it
  *               -> mailbox_peek(rank) ... -> mailbox_end
  *
- *   mailbox_area(rank): | struct mailbox_line | record 0 | record 1 | ... | record MAILBOX_RECORDS - 1 |
+ *   mailbox_area(rank): | struct mailbox_line | record 0 | ... | record MAILBOX_RECORDS - 1 |
  *
  * Collectives on a mailbox are numbered from 1, alike on all ranks: every rank begins each of them,
  * in the same order, whether it posts or not. Record n lies in place n % MAILBOX_RECORDS, and is
@@ -19,8 +19,7 @@
  * a lane, and its turns in it are numbered from 1. Whoever is MAILBOX_TURNS ahead waits for that
  * lane's readers only.
  *
- *   mailbox_area(rank): | struct mailbox_line | last turn ended [lanes] | records of lane 0 | records
- * of lane 1 | ...
+ *   mailbox_area(rank): | struct mailbox_line | last turn ended [lanes] | records of lane 0 | ...
  *
  * Threads: begin, post and end by one thread at a time; look by any.
  */
@@ -46,23 +45,24 @@ uint64_t mailbox_area_bytes(void);
 /* On the group's user areas, from area_off on, which is a multiple of a cache line. 0 or -ENOMEM.
  */
 int mailbox_create(struct node_group *g, uint64_t area_off, struct mailbox **out);
-/* The same with so many lanes, at most MAILBOX_LANES_MAX. */
+/* With so many lanes, at most MAILBOX_LANES_MAX. */
 uint64_t mailbox_lanes_area_bytes(uint32_t lanes);
-int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes, struct mailbox **out);
+int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes,
+			 struct mailbox **out);
 void mailbox_destroy(struct mailbox *b);
 
 /* The number of this rank's next collective; 0: a rank, perhaps this one, has not ended that of
  * MAILBOX_RECORDS before. Costs no more than two loads then, and may be asked again. */
 uint64_t mailbox_begin(struct mailbox *b);
-/* The same of this turn in a lane, the one after the last that was begun there. */
+/* As mailbox_begin(), for this turn of a lane: the one after the last that was begun there. */
 uint64_t mailbox_begin_turn(struct mailbox *b, uint32_t lane, uint64_t turn);
-/* Where its message is written, MAILBOX_BYTES of it: between mailbox_begin() and mailbox_post(). 16-byte
- * aligned. */
+/* Where its message is written, MAILBOX_BYTES of it: between mailbox_begin() and mailbox_post().
+ * 16-byte aligned. */
 void *mailbox_record(const struct mailbox *b, uint64_t n);
 /* Everybody may read it, and who sleeps is woken. */
 void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes);
-/* What the rank has posted for collective n, which this rank has begun and not ended; NULL: nothing
- * yet. *out_bytes: at most MAILBOX_BYTES. Async-signal-safe. */
+/* The message that the rank has posted for collective n, which this rank has begun and not ended.
+ * Returns: NULL: not posted yet. *out_bytes: at most MAILBOX_BYTES. Async-signal-safe. */
 const void *mailbox_peek(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes);
 /* This rank reads nothing of it any more. Each that was begun once, in any order. */
 void mailbox_end(struct mailbox *b, uint64_t n);

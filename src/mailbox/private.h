@@ -41,7 +41,7 @@ static inline struct mailbox_line *mailbox_line_of(const struct mailbox *b, int 
 	return (struct mailbox_line *)((char *)node_area(b->group, rank) + b->area_off);
 }
 
-/* Who ends something wakes the others from here on, until mailbox_fed() of each lane that starves. */
+/* Whoever ends something wakes the others from here on, until mailbox_fed() of each such lane. */
 static inline void mailbox_starve(struct mailbox *b, uint32_t lane)
 {
 	uint64_t before = b->starved;

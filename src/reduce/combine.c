@@ -5,7 +5,7 @@
 #include "reduce/private.h"
 #include "goal/local.h"
 
-/* Of one chunk: elements [first, first + n). */
+/* One chunk: elements [first, first + n). */
 struct chunk {
 	struct reduce_view *v;
 	uint64_t first, n, bytes;
@@ -113,7 +113,7 @@ static void output_at(const struct reduce_view *v, uint32_t rank, const struct r
 	}
 }
 
-/* What of the chunk, which is at `from`, belongs to rank's result. */
+/* Stores the part of the chunk at `from` that belongs to rank's result. */
 static void output(const struct chunk *c, uint32_t rank, const char *from)
 {
 	const struct reduce_view *v = c->v;

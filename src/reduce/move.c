@@ -37,9 +37,9 @@ static void note(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t 
 		     .is_last = is_row && reduce_is_all_claimed(v, slice));
 }
 
-/* Who gets the same elements shares a record. */
-static void note_all(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n,
-		     uint64_t since)
+/* One record for all ranks that get the same elements. */
+static void note_all(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t first,
+		     uint64_t n, uint64_t since)
 {
 	int kind = (int)v->shape.kind;
 

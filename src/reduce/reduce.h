@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * reduce: "combine what all these ranks bring, element by element, into what these ranks get", shared
- * by everyone who waits: reductions and scans straight out of the ranks' memory into the ranks'
- * memory.
+ * reduce: "combine what all these ranks bring, element by element, into what these ranks get",
+ * shared by everyone who waits: reductions and scans straight out of the ranks' memory into the
+ * ranks' memory.
  *
  *   elements   0 ........................ count
  *   slices     |   0   |   1   | ... | p-1   |     one a rank: its claim words lie with that rank
@@ -48,7 +48,7 @@
  *        COLL_EXSCAN          to rank r: of ranks 0 to r - 1; to rank 0 nothing
  */
 
-/* What all ranks agree on. In shared memory: fixed width, no padding. */
+/* Agreed on by all ranks. In shared memory: fixed width, no padding. */
 struct reduce_shape {
 	uint32_t kind, ranks, root;
 	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the
@@ -113,9 +113,10 @@ bool reduce_can_reach(struct reduce_view *v);
  * take, -errno of `combine` (the unit stays claimed: the collective has failed).
  */
 int reduce_move(struct reduce_view *v, uint32_t slice, uint32_t start);
-/* The same, beginning with the unit of this element, in its slice only. */
+/* As reduce_move(), beginning with the unit of this element, in its slice only. */
 int reduce_move_at(struct reduce_view *v, uint64_t element);
-/* The work alone, of a unit that the caller has claimed, and reduce_finish() for it when it succeeds.
+/* The work alone, of a unit that the caller has claimed, and reduce_finish() for it when it
+ * succeeds.
  */
 int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit);
 void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit);

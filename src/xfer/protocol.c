@@ -47,8 +47,8 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 		atomic_store_explicit(intent, name | i, memory_order_relaxed);
 		/* release: whoever sees the mark sees the intent; partner: was_claimed */
 		if (atomic_compare_exchange_weak_explicit(
-			    &x->claimed, &word, word | xfer_bit(i) | XFER_MARK, memory_order_acq_rel,
-			    memory_order_relaxed))
+			    &x->claimed, &word, word | xfer_bit(i) | XFER_MARK,
+			    memory_order_acq_rel, memory_order_relaxed))
 			return i;
 	}
 	atomic_store_explicit(intent, 0, memory_order_relaxed);

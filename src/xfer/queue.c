@@ -113,7 +113,7 @@ static void piece_failed(struct xfer_queue *q, struct xfer_post *p, int result)
 {
 	if (result != -ECANCELED)
 		base_count(BASE_CTR_ENGINE_ERRORS, 1);
-	/* Who waits is faster than a thread of an engine, which may run at idle priority. */
+	/* A waiting thread is faster than one of an engine, which may run at idle priority. */
 	if (is_stopped(q))
 		give_back(q, fragment_of_post(q, p));
 	else

@@ -14,16 +14,19 @@
  *
  * Protocol (checked exhaustively by test/unit/test_xfer_protocol.c):
  *   open      the receiver resets `done`, then `claimed`, then publishes its slot (release)
- *   claim     compare-and-swap on `claimed` adds the bit of a unit: it is mine alone. A claim with an
- *             old tag fails, so a slow helper can never take part of a later transfer
- *   unclaim   its bit is taken away again, for another mover
- *   mark      a mover that may be killed in between says first what it is about to claim, in memory
- * that the others see, and adds XFER_MARK by the same compare-and-swap: so they know which unit is
- * free again when it is gone (worker/) complete  add its bit to `done` (release); who adds the last
- * saw everybody's bytes (acquire) The receiver does not reuse the transfer before `done` has all
- * bits, and a claimed unit keeps one of them clear, so descriptors read before a successful claim
- * are still valid after it. Nothing of this has a state in between: threads, signal handlers and
- * processes may all move at once.
+ *   claim     a compare-and-swap on `claimed` adds the bit of a unit: the unit is the claimer's
+ *             alone. A claim with an old tag fails, so a slow helper never claims a unit of a later
+ *             transfer
+ *   unclaim   removes the bit, for another mover
+ *   mark      a mover that may be killed in between first writes its intent to memory that the
+ *             others see, and adds XFER_MARK by the same compare-and-swap: they know which unit is
+ *             free again when the mover is dead (worker/)
+ *   complete  adds the bit to `done` (release); the mover that adds the last one has seen the bytes
+ *             of all (acquire)
+ *
+ * The receiver does not reuse the transfer before `done` has all bits, and a claimed unit keeps one
+ * of them clear, so descriptors read before a successful claim are still valid after it. No step
+ * has a state in between: threads, signal handlers and processes may all move at once.
  *
  * Words are (tag << XFER_TAG_SHIFT | a bit per unit); the tag is the number of the collective. A
  * sender that finds a newer tag knows that its transfer was completed.
@@ -40,15 +43,17 @@
 #define XFER_TAG_SHIFT 40
 #define XFER_TAG_MASK 0xffffffull
 #define XFER_VALUE_MASK ((1ull << XFER_TAG_SHIFT) - 1)
-#define XFER_EDGE_BYTES    4096u /* of each end of a sender's buffer that travel in its descriptor */
+/* Of each end of a sender's buffer, carried by its slot. */
+#define XFER_EDGE_BYTES 4096u
 #define XFER_NONE UINT32_MAX
-#define XFER_ANY           UINT32_MAX /* where this mover begins, so that movers do not meet too soon */
+/* The unit where this mover begins, so that movers meet late. */
+#define XFER_ANY UINT32_MAX
 #define XFER_UNITS_MAX 39u         /* as many as bits are left beside the tag and the mark */
 #define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `claimed`: see xfer_claim_marked */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
 
 struct xfer {
-	BASE_ALIGNED_LINE _Atomic uint64_t claimed; /* a bit per claimed unit; written by claimers */
+	BASE_ALIGNED_LINE _Atomic uint64_t claimed; /* a bit per unit; written by claimers */
 	BASE_ALIGNED_LINE _Atomic uint64_t done;   /* a bit per unit in place; written by movers */
 	BASE_ALIGNED_LINE _Atomic uint64_t
 		consumed;        /* staged: chunks taken; written by the receiver */
@@ -108,7 +113,7 @@ enum xfer_way {
 	XFER_STAGED, /* through the sender's ring of chunks in the control segment */
 };
 
-/* Who can copy the bytes outside [lo, hi). */
+/* The movers that can copy the bytes outside [lo, hi). */
 enum xfer_edges {
 	XFER_EDGES_NONE,     /* there are none */
 	XFER_EDGES_RECEIVER, /* it alone: they are no unit that others can claim (xfer_move_edges)
@@ -123,8 +128,8 @@ struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
-	char *edge_buf;/* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
-		       NULL: it takes that itself */
+	char *edge_buf; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its
+			pages; NULL: it takes that itself */
 };
 
 struct xfer_plan {
@@ -146,7 +151,7 @@ struct xfer_plan {
 	bool receiver_needed, sender_needed; /* something can be done in that process only */
 };
 
-/* What both ends know about reaching each other. */
+/* How the two ends can reach each other. */
 struct xfer_reach {
 	bool can_read;  /* the receiver may process_vm_readv from the sender */
 	bool can_write; /* the sender may process_vm_writev to the receiver */
@@ -192,8 +197,8 @@ struct xfer_view {
 	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
 	uint64_t src_lo, src_hi;         /* the part of the source that can be read at `src` */
 	const char *edge_head, *edge_tail; /* the sender's inline edges */
-	char *edge_buf_head, *edge_buf_tail; /* for what of the destination lies below dst_lo, and from
-					dst_hi on; NULL: all of it is at `dst` */
+	char *edge_buf_head, *edge_buf_tail; /* for what of the destination lies below dst_lo, and
+					from dst_hi on; NULL: all of it is at `dst` */
 	uint64_t dst_lo, dst_hi;
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */
 	uint64_t repaired; /* fragments taken by repair_receive */
@@ -212,7 +217,7 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 /* plan.fills_edge_buf, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
  * receiver's buffer at `buf` goes to where it belongs. */
 void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes);
-/* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
+/* Copies the edges of a sender's buffer to its inline edges (2 * XFER_EDGE_BYTES). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 
 /* Claim one unit, the first free one from `start` (or XFER_ANY) on, and copy it. Returns 1 when one

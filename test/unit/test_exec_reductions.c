@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions between processes against a reference that each rank computes alone: all kinds, operations
- * and types, operations of the program that may not be exchanged, results in place, at odd
- * addresses, parts without elements; waited for, stepped through, left. RANDOM_SEED=n plays other
- * sequences.
+ * Reductions between processes against a reference that each rank computes alone: all kinds,
+ * operations and types, operations of the program that may not be exchanged, results in place, at
+ * odd addresses, parts without elements; waited for, stepped through, left. RANDOM_SEED=n plays
+ * other sequences.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -100,7 +100,8 @@ static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out
 	char *sum = malloc(bytes), *next = malloc(bytes);
 
 	CHECK(sum && next);
-	*out_bytes = last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
+	*out_bytes =
+		last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
 	fill(sum, d, 0);
 	for (int r = 1; r <= last; r++) {
 		fill(next, d, r);

@@ -58,7 +58,8 @@ static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, 
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
 	CHECK(os_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
-	CHECK_EQ(rt_bcast(c, &(struct coll_buf){ .addr = b, .bytes = BYTES }, 0, NULL), -EOWNERDEAD);
+	CHECK_EQ(rt_bcast(c, &(struct coll_buf){ .addr = b, .bytes = BYTES }, 0, NULL),
+		 -EOWNERDEAD);
 	rt_comm_destroy(c);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mailbox with two records, every interleaving of two ranks that exchange numbers through it, or of
- * which one only reads: nobody reads what belongs to another collective, and nobody sleeps for
+ * A mailbox with two records, every interleaving of two ranks that exchange numbers through it, or
+ * of which one only reads: nobody reads what belongs to another collective, and nobody sleeps for
  * ever, neither for a message nor for room.
  */
 #include <stdlib.h>
@@ -23,7 +23,10 @@ enum { COLLECTIVES = 5 };
 #include "mailbox/mailbox.c"
 
 struct world {
-	struct { struct mailbox_line line; struct mailbox_record records[MAILBOX_RECORDS]; } area[RANKS];
+	struct {
+		struct mailbox_line line;
+		struct mailbox_record records[MAILBOX_RECORDS];
+	} area[RANKS];
 	_Atomic uint32_t bell[RANKS];
 };
 static struct world *world;
