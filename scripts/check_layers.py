@@ -16,7 +16,7 @@ COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 class Rules:
     def __init__(self, path):
-        self.edges, self.public, self.homes = {}, {}, []
+        self.edges, self.public, self.homes, self.banned = {}, {}, [], {}
         for number, line in enumerate(path.read_text().splitlines(), 1):
             line = line.split('#')[0].strip()
             if not line:
@@ -28,6 +28,8 @@ class Rules:
             if words[0] == 'home':
                 places = [] if tail.split() == ['none'] else tail.split()
                 self.homes += [(pattern, places) for pattern in words[1:]]
+            elif words[0] == 'without':
+                self.banned[words[1]] = tail.split()
             elif words[0] == 'public':
                 self.public.setdefault(words[1], set()).update(tail.split())
             else:
@@ -87,6 +89,15 @@ def check_calls(rules, rel, text, problems):
                             f'{" ".join(places) or "no folder"} only')
 
 
+def check_banned(rules, rel, text, problems):
+    code = without_comments(text)
+    for name, folders in rules.banned.items():
+        if rel.parts[0] not in folders:
+            continue
+        for match in re.finditer(rf'\b{name}\b', code):
+            problems.append(f'src/{rel}:{line_of(code, match.start())}: {rel.parts[0]} may not use {name}')
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--root', default=HERE, type=pathlib.Path)
@@ -102,6 +113,7 @@ def main():
         text, count = path.read_text(), count + 1
         check_includes(rules, rel, text, problems)
         check_calls(rules, rel, text, problems)
+        check_banned(rules, rel, text, problems)
     print('\n'.join(problems) or f'layers: {count} files keep to scripts/layers')
     return 1 if problems else 0
 

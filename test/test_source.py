@@ -25,13 +25,15 @@ def test_layers_check_finds_a_forbidden_edge(tmp_path):
     """The check itself: an upward include, a private header and a foreign one are each reported."""
     (tmp_path / 'scripts').mkdir()
     (tmp_path / 'scripts/layers').write_text((ROOT / 'scripts/layers').read_text())
-    for folder, text in {'base': '#include "rt/rt.h"\n', 'rt': '#include "node/private.h"\n',
+    for folder, text in {'policy': 'int g(void) { return base_opt.hier; }\n', 
+                         'base': '#include "rt/rt.h"\n', 'rt': '#include "node/private.h"\n',
                          'os': '#include <mpi.h>\nint f(void) { return getenv("X") != 0; }\n'}.items():
         (tmp_path / 'src' / folder).mkdir(parents=True)
         (tmp_path / 'src' / folder / 'x.c').write_text(text)
     done = run('check_layers.py', '--root', tmp_path)
     assert done.returncode == 1
-    for expected in ['base may not include rt', 'private to node', '<mpi.h>', 'getenv']:
+    for expected in ['base may not include rt', 'private to node', '<mpi.h>', 'getenv',
+                     'policy may not use base_opt']:
         assert expected in done.stdout
 
 

@@ -36,13 +36,15 @@ static void goal_tables(void)
 #undef X
 }
 
-int main(void)
+/* Rows of one group. */
+static void options_of(enum base_group group)
 {
-	puts("@OPTIONS@");
 	for (size_t i = 0; i < base_option_count; i++) {
 		const struct base_option *o = &base_option_table[i];
 		char takes[256];
 
+		if (o->group != group)
+			continue;
 		base_option_describe(o, takes, sizeof(takes));
 		printf(".TP\n.B %s\n", o->name);
 		roff(o->help);
@@ -52,6 +54,27 @@ int main(void)
 		roff(*o->dflt ? o->dflt : "none");
 		puts(".");
 	}
+}
+
+/* What sluice(7) and sluice-tune(1) say of options. */
+static void option_tables(void)
+{
+	puts("@OPTIONS@");
+	for (enum base_group g = BASE_GROUP_USE; g <= BASE_GROUP_OUTPUT; g++) {
+		printf(".SS %s\n", base_group_title(g));
+		options_of(g);
+	}
+	puts("@COLLECTIVES@");
+	options_of(BASE_GROUP_COLL);
+	puts("@TUNING@");
+	options_of(BASE_GROUP_TUNE);
+	puts("@TESTS@");
+	options_of(BASE_GROUP_TEST);
+}
+
+int main(void)
+{
+	option_tables();
 	puts("@COUNTERS@");
 	for (int i = 0; i < BASE_CTR_COUNT; i++) {
 		printf(".TP\n.B %s\n", base_counter_name((enum base_counter)i));

@@ -18,7 +18,7 @@ int base_parse_int(const char *text, int64_t *out);
 
 #define OPTION_PREFIX "SLUICE_"
 /* A name of earlier versions, without the prefix. now: the name of the row that has its value;
- * NULL: nothing has. */
+ * NULL: no row. */
 struct option_old_name { const char *name, *now; };
 extern const struct option_old_name option_old_names[];
 extern const size_t option_old_name_count;

@@ -53,7 +53,7 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 	{ ROW(n, BASE_OPT_STRING, &base_opt.v, d), .unit = "", .help = h, __VA_ARGS__ }
 #define LIST(n, m, d, h, ...) \
 	{ ROW(n, BASE_OPT_LIST, NULL, d), .members = m, .unit = "", .help = h, __VA_ARGS__ }
-#define COLL(n, v, what) ENUM(n, coll_admission[BASE_FAMILY_##v], "auto", admit_words, what, SHARED)
+#define COLL(n, v, what) ENUM(n, coll_modes[BASE_FAMILY_##v], "auto", admit_words, what, SHARED)
 
 struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_USE

@@ -269,8 +269,9 @@ static bool set_segment(struct hier_comm *s)
 /* Nonblocking ones need a thread that may call the library, on every rank. */
 static void set_thread(struct hier_comm *s)
 {
-	bool is_asked = base_opt.coll_admission[BASE_FAMILY_NONBLOCKING] ==
-			BASE_ADMIT_ON; /* the same everywhere */
+	bool is_asked =
+		/* the same everywhere */
+		base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	if (!is_asked ||
 	    all_say(s->cs, session_is_thread_multiple() && !hier_thread_create(&s->thread)))

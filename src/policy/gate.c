@@ -3,8 +3,8 @@
 
 #define NEVER   UINT64_MAX
 #define ALL     UINT64_MAX
-#define HIER_LEAST_BYTES                                                                           \
-	((uint64_t)1 << 20) /* shorter ones lose more often than they win (ADR 27) */
+/* Over several nodes shorter messages lose more often than they win (ADR 27). */
+#define HIER_LEAST_BYTES ((uint64_t)1 << 20)
 /* Over several nodes an exchange is copied twice more, for fewer messages: worth it as long as a
  * message costs more than that. */
 #define HIER_EXCHANGE_MAX_BYTES ((uint64_t)64 << 10)

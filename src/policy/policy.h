@@ -32,8 +32,7 @@ struct policy_group {
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
 /* Returns: how a buffer is described: adopted at once, once it has earned that, or never.
- * is_shared: another thread or an incoming message may write to bytes between the buffer's parts.
- */
+ * is_shared: another thread or an incoming message may write between the buffer's parts. */
 enum region_intent policy_intent(int64_t region_kind, bool is_shared);
 
 /* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch

@@ -94,6 +94,6 @@ def run(argv, env, timeout, cwd=None, show_env=None):
         end_all(token, grace=0)
         out, err = child.communicate()
     leftovers = end_all(token, grace=0 if timed_out else 3.0)
-    return Result(argv, spelled(show_env or {}), child.returncode, out, err,
-                  time.monotonic() - start, timed_out,
+    return Result(argv, spelled(show_env or {}), child.returncode, out, err, time.monotonic() - start,
+                  timed_out,
                   leftovers)

@@ -56,8 +56,8 @@ def test_every_option_can_be_set_and_its_values_are_offered():
     takes = next(o for o in options if o['name'] == 'SLUICE_GUARD_KIND')['takes']
     kinds = sorted(takes.replace(' or ', ', ').split(', '))
     assert offered('run', '--set', 'GUARD_KIND', '=') == kinds
-    assert offered('run', '--set', 'guard_kind', '=', 'm') == ['mprotect']
-    assert offered('run', '--set', 'SLUICE_GUARD_KIND', '=', 'm') == ['mprotect']
+    assert offered('run', '--set', 'guard_kind', '=', 'mp') == ['mprotect']
+    assert offered('run', '--set', 'SLUICE_GUARD_KIND', '=', 'mp') == ['mprotect']
     assert offered('run', '--set', 'COLL_THRESHOLD', '=') == []
 
 

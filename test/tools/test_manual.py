@@ -25,7 +25,7 @@ def plain(text):
 
 
 def test_every_option_is_in_the_page_with_meaning_and_default():
-    text = plain(page('man7/sluice.7'))
+    text = plain(page('man7/sluice.7')) + plain(page('man1/sluice-tune.1'))
     options = json.loads(sluice('info', '--json').stdout)['options']
     assert len(options) > 10
     for o in options:

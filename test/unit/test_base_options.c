@@ -65,20 +65,21 @@ static const struct {
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
 	SET("SLUICE=off", enabled, 0),
 	SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
-	SET("SLUICE_COLL=bcast:off", coll_admission[BASE_FAMILY_BCAST], BASE_ADMIT_OFF),
-	SET("SLUICE_COLL=gather:on", coll_admission[BASE_FAMILY_GATHER], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=scatter:on", coll_admission[BASE_FAMILY_SCATTER], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=allgather:on", coll_admission[BASE_FAMILY_ALLGATHER], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=alltoall:on", coll_admission[BASE_FAMILY_ALLTOALL], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=reduce:on", coll_admission[BASE_FAMILY_REDUCE], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=allreduce:on", coll_admission[BASE_FAMILY_ALLREDUCE], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=reduce_scatter:on", coll_admission[BASE_FAMILY_REDUCE_SCATTER],
+	SET("SLUICE_COLL=bcast:off", coll_modes[BASE_FAMILY_BCAST], BASE_ADMIT_OFF),
+	SET("SLUICE_COLL=gather:on", coll_modes[BASE_FAMILY_GATHER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=scatter:on", coll_modes[BASE_FAMILY_SCATTER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=allgather:on", coll_modes[BASE_FAMILY_ALLGATHER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=alltoall:on", coll_modes[BASE_FAMILY_ALLTOALL], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=reduce:on", coll_modes[BASE_FAMILY_REDUCE], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=allreduce:on", coll_modes[BASE_FAMILY_ALLREDUCE], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=reduce_scatter:on", coll_modes[BASE_FAMILY_REDUCE_SCATTER],
 	    BASE_ADMIT_ON),
-	SET("SLUICE_COLL=scan:on", coll_admission[BASE_FAMILY_SCAN], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=barrier:on", coll_admission[BASE_FAMILY_BARRIER], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=neighbor:on", coll_admission[BASE_FAMILY_NEIGHBOR], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=vector:on", coll_admission[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
-	SET("SLUICE_COLL=nonblocking:on", coll_admission[BASE_FAMILY_NONBLOCKING], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=scan:on", coll_modes[BASE_FAMILY_SCAN], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=barrier:on", coll_modes[BASE_FAMILY_BARRIER], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=neighbor:on", coll_modes[BASE_FAMILY_NEIGHBOR], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=vector:on", coll_modes[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=nonblocking:on", coll_modes[BASE_FAMILY_NONBLOCKING],
+	    BASE_ADMIT_ON),
 	SET("SLUICE_HIER=on", hier, 1),
 	SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
 	SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
@@ -315,8 +316,8 @@ UNIT_TEST(a_list_sets_several_values)
 	CHECK_EQ(load("SLUICE_COLL=bcast:on,gather:off",
 		      "SLUICE_TEST=region_max=4,fault=memfd:1,cma:all,engine_fault=delay=5,rate=1M,"
 		      "node_spin=0"), 0);
-	CHECK_EQ(base_opt.coll_admission[BASE_FAMILY_BCAST], BASE_ADMIT_ON);
-	CHECK_EQ(base_opt.coll_admission[BASE_FAMILY_GATHER], BASE_ADMIT_OFF);
+	CHECK_EQ(base_opt.coll_modes[BASE_FAMILY_BCAST], BASE_ADMIT_ON);
+	CHECK_EQ(base_opt.coll_modes[BASE_FAMILY_GATHER], BASE_ADMIT_OFF);
 	CHECK_EQ(base_opt.region_max, 4);
 	CHECK_EQ(base_opt.node_spin_us, 0);
 	CHECK_STR(base_opt.fault, "memfd:1,cma:all");

@@ -64,7 +64,8 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 						 .min_bytes = 512 << 10,
 						 .guard_is_ready = true,
 						 .has_mover = true,
-						 .site_may_try = true, .copy_ns = 150000 };
+						 .site_may_try = true,
+						 .copy_ns = 150000 };
 	static const struct {
 		int64_t mode, wait_us;
 		uint64_t bytes;
@@ -82,8 +83,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, DETACH_NEVER, 0 },
 		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, DETACH_NOW, 0 },
 		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, DETACH_IF_LATE, 50000 },
-		/* never without a guard */
-		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, DETACH_NEVER, 0 },
+		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, DETACH_NEVER, 0 }, /* no guard */
 		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, DETACH_NEVER, 0 },
 		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, DETACH_NEVER, 0 },
 	};
@@ -113,7 +113,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 			f.copy_ns = 150000;
 			policy_detach(&f, &choice);
 		}
-		CHECK(choice.how == cases[i].want && choice.reason);
+		CHECK(choice.reason && choice.how == cases[i].want);
 		CHECK_EQ(choice.wait_ns, cases[i].wait_ns);
 	}
 }
@@ -132,8 +132,7 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 		  DETACH_IF_LATE }, /* it came at the same time, or does not wait */
 		{ 400000, 200000, 200000, 0, 1,
 		  DETACH_NOW }, /* a gather's root: of several partners one copies its part */
-		{ 149999, 149999, 9000000, 0, 1,
-		  DETACH_IF_LATE }, /* closing memory costs as much */
+		{ 149999, 149999, 9000000, 0, 1, DETACH_IF_LATE }, /* guarding costs as much */
 		{ 400000, 400000, 9000000, 0, 0, DETACH_NEVER },
 		{ 149999, 149999, 9000000, 1, 1, DETACH_IF_LATE },
 		{ 400000, 400000, 0, 1, 1, DETACH_NOW }, /* a channel needs no partner */

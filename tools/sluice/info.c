@@ -33,7 +33,7 @@ static const char help[] =
 void info_nodes(struct info_nodes out[INFO_NODES])
 {
 	bool any = base_opt.hier,
-	     requests = any && base_opt.coll_admission[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
+	     requests = any && base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	out[0] = (struct info_nodes){
 		"Bcast, Reduce, Allreduce", any,
@@ -108,6 +108,7 @@ static int collect(struct info *out)
 		snprintf(out->host, sizeof(out->host), "%s", u.nodename);
 	}
 	os_machine_text(out->machine, sizeof(out->machine));
+	tune_shipped_path(out->figures, sizeof(out->figures));
 	if (mpi_find_all(&out->mpis))
 		return -ENOMEM;
 	for (size_t i = 0; i < out->mpis.count; i++)

@@ -23,6 +23,7 @@ struct info {
 	char problems[4096];    /* lines */
 	char kernel[2 * 65 + 2];
 	char host[65], machine[512]; /* as tune files name them */
+	char figures[PATH_MAX];      /* the file of the figures of host MPIs */
 	struct mpi_list mpis;
 	struct info_tuned
 		*tuned; /* of the MPIs that are served; the first one's values are in force */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sluice info --json */
 #include <string.h>
+#include <unistd.h>
 
 #include "info.h"
 #include "sluice/sluice.h"
@@ -194,6 +195,7 @@ void info_json(const struct info *info)
 	text_json_string(&j, "kernel", info->kernel);
 	text_json_string(&j, "host", info->host);
 	text_json_string(&j, "kind_of_machine", info->machine);
+	text_json_string(&j, "figures", access(info->figures, R_OK) ? NULL : info->figures);
 	text_json_open(&j, "problems", '[');
 	if (!base_opt.usable)
 		info_each_problem(info, json_problem, &j);

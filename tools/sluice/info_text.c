@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sluice info: tables for people. */
 #include <string.h>
+#include <unistd.h>
 
 #include "info.h"
 #include "sluice/sluice.h"
@@ -29,9 +30,9 @@ static void print_summary(const struct info *info)
 	text_table_free(&t);
 	if (!info->problems[0])
 		return;
-	puts(base_opt.usable
-		     ? "\nOld names in the environment"
-		     : "\nWrong in the environment (programs run plain until it is mended)");
+	puts(base_opt.usable ? "\nOld names in the environment"
+			     : "\nWrong in the environment (programs run plain until it is "
+			       "mended)");
 	info_each_problem(info, print_problem, NULL);
 }
 
@@ -224,6 +225,8 @@ static void print_tuned(const struct info *info)
 		text_table_row(&t, u->mpi->version[0] ? u->mpi->version : u->mpi->path,
 			       info_tune_state(u->found.state), text, NULL);
 	}
+	text_table_row(&t, "figures of host MPIs",
+		       access(info->figures, R_OK) ? "missing" : "in force", info->figures, NULL);
 	if (!info->tuned_count)
 		puts("  they belong to an MPI library, and none is found");
 	text_table_print(&t, "  ", stdout);

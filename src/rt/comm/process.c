@@ -30,7 +30,7 @@ struct policy_options rt_policy_options(void)
 	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
 				    .hier = base_opt.hier };
 
-	memcpy(o.modes, base_opt.coll_admission, sizeof o.modes);
+	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
 	return o;
 }
 
