@@ -25,7 +25,7 @@ def test_layers_check_finds_a_forbidden_edge(tmp_path):
     """The check itself: an upward include, a private header and a foreign one are each reported."""
     (tmp_path / 'scripts').mkdir()
     (tmp_path / 'scripts/layers').write_text((ROOT / 'scripts/layers').read_text())
-    for folder, text in {'policy': 'int g(void) { return base_opt.hier; }\n', 
+    for folder, text in {'policy': 'int g(void) { return base_opt.hier; }\n',
                          'base': '#include "rt/rt.h"\n', 'rt': '#include "node/private.h"\n',
                          'os': '#include <mpi.h>\nint f(void) { return getenv("X") != 0; }\n'}.items():
         (tmp_path / 'src' / folder).mkdir(parents=True)
