@@ -81,9 +81,8 @@ def our_lines(result):
 @pytest.mark.parametrize('early', ['off', 'on'])
 def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path):
     # on: EARLY=auto would ask for larger calls where ranks share CPUs
-    done = trace(mpi, tmp_path / 't', '--set', f'EARLY={early}', '--set', 'COLL_BCAST=on', '--set',
-                 'COLL_GATHER=on',
-                 ranks=3)
+    done = trace(mpi, tmp_path / 't', '--set', f'EARLY={early}', '--set',
+                 'COLL=bcast:on,gather:on', ranks=3)
     assert done.status == 0 and not done.leftovers, done.explain()
     assert len(our_lines(done)) == 1 and 'timeline.html' in our_lines(done)[0], done.explain()
     assert traced(tmp_path / 't') == counted(done.out)
