@@ -4,7 +4,7 @@
  * ranks pass the data of the nodes around a ring, and each acting rank broadcasts arriving
  * segments in its node.
  *
- *   received   the data of the node before this one, of the node before that ..., except this node's
+ *   received   the data of the previous node, of the node before that ..., except this node's
  *   sent       this node's data, then all received data except the next node's
  *
  * Lengths differ, so the two sequences advance independently.
