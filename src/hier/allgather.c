@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An allgather over several nodes: the ranks of each node exchange what they have; then those that
- * act for their nodes pass the nodes' data on around a ring, and each segment that arrives goes to
- * the others of the node.
+ * An allgather over several nodes. The ranks of each node exchange their parts; then the acting
+ * ranks pass the data of the nodes around a ring, and each acting rank broadcasts arriving
+ * segments in its node.
  *
- *   received   all of the node before this one, of the one before that ...: all but this node's
- *   sent       this node's, then all that was received but the next node's, in that order
+ *   received   the data of the previous node, of the node before that ..., except this node's
+ *   sent       this node's data, then all received data except the next node's
  *
- * Counts differ, so that the two do not go in step: whatever can go on does.
+ * Lengths differ, so the two sequences advance independently.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,25 +16,26 @@
 #include "base/base.h"
 #include "hier/hier.h"
 
-/* A place in the order in which segments of nodes' data are sent or received. */
+/* Position in the sequence of segments that a node sends or receives. */
 struct place {
 	const struct allgather *a;
-	int step, steps;    /* one node each */
-	bool from_own;      /* step 0 is this node's own */
-	int member;         /* of that node */
-	uint64_t at;        /* in what that rank brings */
-	uint64_t index;     /* segments before this one */
+	int step, steps;    /* one step for each node */
+	bool from_own;      /* step 0 covers this node's own data */
+	int member;         /* index of a rank of that node */
+	uint64_t at;        /* offset in that rank's part */
+	uint64_t index;     /* number of earlier segments */
 };
 
 struct allgather {
 	struct flow *f;
-	char *at;                    /* all that is received; NULL after an error */
-	const struct coll_part *parts; /* in it, of each rank */
-	struct coll_part whole, *near; /* those of the ranks here */
-	struct coll_call call, down;   /* of the node: all its ranks', what arrives */
+	char *at;                    /* receive buffer, or its packed form; NULL after an error */
+	const struct coll_part *parts; /* part of each rank in `at` */
+	struct coll_part whole, *near; /* parts of the ranks of this node */
+	struct coll_call call, down;   /* inside the node: exchange of own parts; broadcast of
+				          arrivals */
 	struct place recv, expect, send;
 	struct post recvs[SPAN_SLOTS], sends[SPAN_SLOTS];
-	int before, after;           /* ranks that act for the neighbours in the ring */
+	int before, after;           /* acting ranks of the neighbours in the ring */
 };
 
 /* ---- the order --------------------------------------------------------------------------- */
@@ -54,7 +55,7 @@ static int rank_at(const struct place *p)
 
 static bool is_over(const struct place *p) { return p->step >= p->steps; }
 
-/* What a rank brings, as all know it, whatever has failed here. */
+/* Returns: bytes of a rank's part, by facts that all ranks share; valid after errors, too. */
 static uint64_t bytes_of(const struct flow *f, int rank)
 {
 	const struct coll_op *t = f->t;
@@ -69,7 +70,7 @@ static uint64_t length_at(const struct place *p)
 	return base_min_u64(bytes_of(p->a->f, rank_at(p)) - p->at, p->a->f->s->segment_bytes);
 }
 
-/* On to a rank that brings something. */
+/* Skips ranks without data. */
 static void settle(struct place *p)
 {
 	while (!is_over(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
@@ -112,7 +113,8 @@ static uint64_t end_of(const struct coll_part *parts, int n)
 	return end;
 }
 
-/* What has gaps, or was not described, is received as its packed form. */
+/* A rank receives the packed form of a buffer with gaps, and of a buffer that it could not
+ * describe. */
 static int set_buffers(struct allgather *a)
 {
 	const struct flow *f = a->f;
@@ -173,7 +175,7 @@ static int begin_inside(struct allgather *a)
 	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
 }
 
-/* What the ranks of this node bring reaches all of them. */
+/* The ranks of this node exchange their parts. */
 static int exchange_near(struct allgather *a)
 {
 	struct flow *f = a->f;
@@ -183,7 +185,7 @@ static int exchange_near(struct allgather *a)
 
 	if (f->s->local) {
 		ret = rt_collective(f->s->local, &a->call);
-		if (!ret) /* which may have returned early, but now it is sent on */
+		if (!ret) /* the exchange may have detached; the ring sends its result */
 			rt_complete_range(a->at, a->whole.bytes);
 		return ret;
 	}
@@ -238,7 +240,7 @@ static void end(struct allgather *a)
 
 /* ---- the ring ---------------------------------------------------------------------------- */
 
-/* Those of the node's other ranks only: the order of what they get is the order of receiving. */
+/* The other ranks of the node get the segments in the order of receiving. */
 static void pass_inside(struct allgather *a, const struct place *p)
 {
 	uint64_t off = a->at ? (uint64_t)(segment(p) - a->at) : 0;
@@ -254,15 +256,15 @@ static void expect(struct allgather *a)
 			  length_at(&a->expect), a->before, FLOW_DOWN);
 }
 
-/* This node's own, and what has arrived. */
+/* A node can send its own data and the segments that have arrived. */
 static bool can_send(const struct allgather *a, const struct place *own_end)
 {
 	return !is_over(&a->send) &&
 	       (!a->send.step || a->send.index - own_end->index < a->recv.index);
 }
 
-/* Steps of the ring until all has been received and sent; the last segment received is not passed
- * on inside. */
+/* Runs the ring until everything is received and sent. The last received segment stays for the
+ * caller to pass on. */
 static void go_round(struct allgather *a, struct place *last)
 {
 	struct place own_end = a->send;
@@ -291,7 +293,7 @@ static void go_round(struct allgather *a, struct place *last)
 	}
 }
 
-/* What a rank that does not act gets from the one that does. */
+/* A rank that does not act gets each segment from the acting rank. */
 static void follow(struct allgather *a, struct place *last)
 {
 	while (!is_over(&a->recv)) {
@@ -319,7 +321,7 @@ void hier_allgather(struct flow *f)
 	} else {
 		follow(&a, &last);
 	}
-	if (has_last) /* before the others here take all for right */
+	if (has_last) /* the status precedes the last segment inside the node */
 		pass_inside(&a, &last);
 	end(&a);
 }

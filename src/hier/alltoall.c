@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An all-to-all over several nodes: messages are sent between nodes, not between ranks.
+ * An all-to-all over several nodes. Messages go between nodes, not between ranks.
  *
- *   step s, of nodes - 1    to the node s places on, from the one s places back; for each rank
- * there in turn what all ranks here have for it comes together at the one that acts, and crosses as
- * one message, in units; what comes for a rank here goes to it at the end              the ranks of
- * the node among themselves
+ *   step s, of nodes - 1    to the node s places on, from the node s places back. For each rank
+ *                           there in turn, the acting rank collects the data of all ranks here and
+ *                           sends it as one message, in fragments. Arriving data goes to its rank.
+ *   at the end              the ranks of the node exchange data among themselves
  *
- * Both ends of a step go through the same units in the same order, and end it before the next
- * begins: so each waits only for who is at the same unit or has been there.
+ * Both ends of a step use one order of fragments and end the step before the next begins. Each end
+ * therefore waits only for a partner at the same fragment or a later one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,11 +20,12 @@
 struct alltoall {
 	struct flow *f;
 	struct plain plain;
-	uint64_t bytes, unit, units; /* for each rank, at a time, of those for one rank */
-	int size;                    /* ranks here */
+	uint64_t bytes, unit, units; /* of one message between two ranks; of a fragment; number
+				        of fragments */
+	int size;                    /* ranks of this node */
 	const int *ranks;
-	char *out, *in;              /* of the rank that acts: SPAN_SLOTS messages each */
-	struct coll_call near;         /* what moves inside the node */
+	char *out, *in;              /* of the acting rank: SPAN_SLOTS messages each */
+	struct coll_call near;         /* the exchange inside the node */
 	int *partners;
 	struct coll_part *parts;
 	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
@@ -53,7 +54,7 @@ static int node_after(const struct alltoall *a, int step)
 
 /* ---- inside the node --------------------------------------------------------------------- */
 
-/* What all ranks here have for rank `to`, to the one that acts. */
+/* The acting rank collects fragment i of all ranks here for rank `to`. */
 static void come_together(struct alltoall *a, int to, uint64_t i)
 {
 	struct flow *f = a->f;
@@ -87,7 +88,7 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 	flow_exchange(f, f->inside, &x);
 }
 
-/* What ranks `first` to `end` of another node have sent to the k-th here. */
+/* The acting rank delivers to its k-th rank the data of ranks `first` to `end` of another node. */
 static void hand_out(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
 {
 	struct flow *f = a->f;
@@ -106,7 +107,7 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 		a->partners[n] = f->acts ? k : f->l->place[f->acting];
 	}
 	if (a->ranks[k] == f->acting)
-		return; /* which all here know */
+		return; /* all ranks here know the error */
 	if (f->acts)
 		x = (struct rt_exchange){ .targets = a->partners,
 					  .sent = a->parts,
@@ -118,7 +119,7 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 	flow_exchange(f, f->inside, &x);
 }
 
-/* As many at a time as an exchange may have. */
+/* Splits the delivery: an exchange has a limited number of partners. */
 static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
 {
 	const int *from = hier_node_ranks(a->f->l, node);
@@ -129,7 +130,7 @@ static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
 			 (int)(i / a->units), i);
 }
 
-/* Unit i of what the ranks here have for each other. */
+/* The ranks here exchange fragment i among themselves. */
 static void exchange_near(struct alltoall *a, uint64_t i)
 {
 	struct flow *f = a->f;
@@ -283,5 +284,5 @@ void hier_alltoall(struct flow *f)
 		run_step(&a, step);
 	if (f->acts)
 		flow_meet(f);
-	end(&a); /* where the others here hear of what has failed */
+	end(&a); /* the other ranks here learn of an error */
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A barrier over several nodes: what is the last message of other collectives is all of it.
+ * A barrier over several nodes. It consists of the status messages of other collectives.
  *
- *   the rank that acts gives the others of its node a byte, and knows then that all are there
- *   those that act tell each other
- *   a second byte says that all others are there, too
+ *   the acting rank broadcasts a byte in its node, and so knows that the node's ranks have arrived
+ *   the acting ranks exchange their status
+ *   the acting rank broadcasts a second byte: all ranks of the job have arrived
  */
 #include "base/base.h"
 #include "hier/hier.h"

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A broadcast over several nodes: while one segment crosses the network, the one before moves
+/* A broadcast over several nodes: one segment crosses the network while the previous one moves
  * inside the node. */
 #include <errno.h>
 
 #include "base/base.h"
 #include "hier/hier.h"
 
-/* The call's buffer as segments. One with gaps passes through a window of SPAN_SLOTS. */
+/* The call's buffer as segments. A buffer with gaps passes through SPAN_SLOTS slots of staging
+ * memory. */
 struct bcast {
 	struct flow *f;
 	char *at;
-	uint64_t slots; /* 0: all of it is there */
+	uint64_t slots; /* 0: the buffer itself holds all segments */
 	bool is_root;
 	struct coll_part part;
-	struct coll_call call; /* of the node */
+	struct coll_call call; /* broadcast inside the node */
 	struct post recv[SPAN_SLOTS], send[SPAN_SLOTS][SPAN_CHILDREN];
 };
 
@@ -35,7 +36,7 @@ static void begin(struct bcast *b, struct flow *f)
 	int err = 0;
 
 	*b = (struct bcast){ .f = f, .at = buf->addr, .is_root = f->t->is_root };
-	if (buf->pack || f->err) { /* what was not described is received all the same */
+	if (buf->pack || f->err) { /* a rank without a described buffer receives all the same */
 		b->slots = SPAN_SLOTS;
 		bytes = SPAN_SLOTS * f->cut.segment;
 		b->at = hier_window(f->s, bytes);
@@ -82,7 +83,7 @@ static void expect(struct bcast *b, uint64_t k)
 
 	if (f->parent < 0 || k >= hier_count(&f->cut))
 		return;
-	wait_sent(b, k); /* what was in its place */
+	wait_sent(b, k); /* the slot's previous segment has been sent */
 	flow_recv(f, &b->recv[k % SPAN_SLOTS], segment(b, k), hier_length(&f->cut, k), f->parent,
 		  FLOW_DOWN);
 }
@@ -107,7 +108,8 @@ static void step(struct bcast *b, uint64_t k)
 	if (b->is_root)
 		convert(b, k);
 	forward(b, k);
-	if (f->acts && k + 1 == hier_count(&f->cut)) /* before the others here take it for right */
+	if (f->acts && k + 1 == hier_count(&f->cut)) /* the status precedes the last segment
+						        inside the node */
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
 	flow_run(f, f->inside, offset(b, k), 0, hier_length(&f->cut, k));
 	if (!b->is_root)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One call on a communicator that spans nodes: is it served, its messages, its end. */
+/* One call on a communicator that spans nodes: admission, messages, result. */
 #include <errno.h>
 #include <limits.h>
 
@@ -49,8 +49,8 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 	look(f, rc);
 }
 
-/* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its
- * way. */
+/* Polls in the thread of the communicator and leaves the CPU to the program. A wait that gives
+ * up leaves its messages in flight. */
 static int wait_between(struct flow *f, int n, void *requests, int *out_which)
 {
 	int rc, flag = 0;
@@ -104,7 +104,7 @@ void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 	for (int i = 0; i < n; i++)
 		abi_handle_set(requests, i, posts[i]->request);
 	rc = wait_any(f, n, requests, &done);
-	if (done != 1) /* also when nobody knows which it was: an error */
+	if (done != 1) /* an error leaves `done` undefined: count the first as complete */
 		done = 0;
 	posts[done]->is_there = false;
 	look(f, rc);
@@ -129,7 +129,7 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 		flow_wait(f, &posts[i]);
 }
 
-/* In rounds, in which each knows what twice as many have said. */
+/* Dissemination: each round doubles the number of nodes whose status a node knows. */
 void flow_meet(struct flow *f)
 {
 	int nodes = f->l->nodes;
@@ -178,13 +178,12 @@ static bool is_computable(const struct coll_op *t)
 {
 	int commutes = 1;
 
-	/* parts come together by nodes, not by ranks */
+	/* nodes combine their parts in node order, not in rank order */
 	return t->reduce.element_bytes <= t->cs->multinode->segment_bytes &&
 	       (abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op) ||
 		(!host.Op_commutative(t->args.op, &commutes) && commutes));
 }
 
-/* By facts that all ranks share. */
 bool hier_suits(const struct coll_op *t)
 {
 	struct policy_options o = rt_policy_options();
@@ -237,7 +236,7 @@ static void run(struct flow *f)
 	bypass--;
 }
 
-/* The library's own error where there is one: this rank has met it. */
+/* An error code of the host MPI takes precedence: the program gets it on this rank. */
 static int conclude(struct flow *f)
 {
 	int rc = coll_complete(f->t, f->code ? 0 : f->err);

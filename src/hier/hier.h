@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators that span nodes: inside each node by rt, between nodes by the library's own
- * messages (doc/adr/0027).
+ * hier: collectives on communicators that span nodes (doc/adr/0027). rt moves bytes inside a node;
+ * messages of the host MPI move bytes between nodes.
  *
- *   MPI_Init        hier_meet()      who runs Sluice where, once a job
- *   first call      hier_create()    collective: a communicator for our messages, the node's own
- * group each call       hier_serve()     hier_bcast.c ...: the schedule that span/ lays out
+ *   MPI_Init        hier_meet()      the ranks of the job tell each other their nodes
+ *   first call      hier_create()    collective: message communicator, node group
+ *   each call       hier_serve()     bcast.c ...: executes the schedule of layout.h
  *
- * SLUICE_HIER=on promises that every rank of the job runs Sluice: no rank can find out whether one
- * on another node does, and asking one that does not would disturb it.
+ * SLUICE_HIER=on promises that every rank of the job runs Sluice. A rank cannot ask a rank on
+ * another node whether it does: the question would disturb a rank that does not.
  *
- * What is sent in one call is sent in any case: a rank that has failed goes on with the messages
- * that others wait for, and a last one tells whether what came before is right. So nobody waits for
- * what will never come, unless the library does.
+ * A call sends the same messages whether or not it fails. A rank that fails keeps sending the
+ * messages that its partners expect, and the last message of each link tells whether the data is
+ * valid. A rank therefore waits for ever only if the host MPI does.
+ *
+ * Threads: the program's thread executes blocking calls, a thread per communicator (request.c) the
+ * nonblocking ones.
  */
 #ifndef SLUICE_HIER_H
 #define SLUICE_HIER_H
@@ -24,53 +27,57 @@
 
 struct flow;
 
-/* ---- span.c ------------------------------------------------------------------------------ */
+/* ---- multinode.c ------------------------------------------------------------------------- */
 
-/* Of a communicator. */
+/* State of one communicator that spans nodes. */
 struct hier_comm {
 	struct comm_state *cs;
 	struct hier_layout *layout;
-	MPI_Comm wire;          /* all its ranks, for our messages alone */
-	MPI_Comm near;          /* those of this node, while its group is made */
-	struct rt_comm *local;  /* NULL: no other rank here */
-	char *window;           /* kept from call to call */
+	MPI_Comm wire;          /* all ranks; carries messages of Sluice only */
+	MPI_Comm near;          /* ranks of this node; exists while the node group is made */
+	struct rt_comm *local;  /* NULL: this rank is alone on its node */
+	char *window;           /* staging memory, reused by every call */
 	uint64_t window_bytes;
 	uint64_t segment_bytes;
-	char *spare;            /* a segment of no meaning, for a call that has failed here */
+	char *spare;            /* one segment of garbage: buffer of a failed call */
 	struct post *posts;     /* SPAN_SLOTS for each rank */
-	struct hier_thread *thread; /* that does nonblocking ones; NULL: they are the library's, on
-				       every rank */
-	bool has_failed;        /* some message may still be on its way */
+	struct hier_thread *thread; /* executes nonblocking calls; NULL on every rank: the host
+				       MPI executes them */
+	bool has_failed;        /* messages may still be in flight */
 };
 
-/* After MPI_Init, if SLUICE_HIER is on: collective over MPI_COMM_WORLD. */
+/* Exchanges the node of every rank, if SLUICE_HIER is on. Context: collective over
+ * MPI_COMM_WORLD, after MPI_Init. */
 void hier_meet(void);
-/* Memory of at least so many bytes, until the next call; NULL: there is none. */
+/* Returns: at least `bytes` bytes of staging memory, valid until the next call; NULL: out of
+ * memory. */
 char *hier_window(struct hier_comm *s, uint64_t bytes);
 
-/* ---- hier_plain.c: buffers without gaps -------------------------------------------------- */
+/* ---- plain.c: buffers without gaps ------------------------------------------------------- */
 
-/* A call's buffers as messages can use them: as they are, or their packed forms. Parts are where
- * the call says. */
+/* Buffers of a call without gaps: the program's own, or packed copies. The parts keep their
+ * offsets. */
 struct plain {
-	char *send, *recv; /* NULL: there is none, or the call has failed */
+	char *send, *recv; /* NULL: the rank has no such buffer, or the call has failed */
 	uint64_t send_bytes, recv_bytes;
-	char *more;        /* room for other things */
+	char *more;        /* scratch memory of more_bytes bytes */
 };
 
-/* copies_send: what is sent must not change although what is received lies there. 0 or -errno. */
+/* Fills *out. copies_send: the send buffer is copied because the receive buffer may overlap it.
+ * Returns: 0 or -errno. */
 int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out);
-/* The program gets what has been received, but for part `but` (-1: all of it), unless the call has
- * failed. */
+/* Unpacks received parts into the program's buffer, except part `but` (-1: none). A failed call
+ * unpacks nothing. */
 void plain_end(struct flow *f, const struct plain *p, int but);
-/* What a rank brings for itself; 0 or -errno: it does not fit. */
+/* Copies the rank's own part from send to recv. Returns: 0, or -EREMOTEIO when the lengths
+ * differ. */
 int plain_copy_own(const struct flow *f, const struct plain *p);
 
-/* ---- hier_flow.c: one call --------------------------------------------------------------- */
+/* ---- flow.c: one call -------------------------------------------------------------------- */
 
-#define SPAN_SLOTS 4 /* segments that are on their way over one link */
+#define SPAN_SLOTS 4 /* segments in flight over one link */
 
-/* A message on its way. */
+/* A message in flight. */
 struct post {
 	MPI_Request request;
 	uint64_t segment;
@@ -85,79 +92,83 @@ struct flow {
 	struct hier_comm *s;
 	const struct hier_layout *l;
 	struct hier_cut cut;
-	int node;               /* this rank's */
-	int acting;             /* the rank that acts for it */
-	bool acts;              /* ... it is this one */
+	int node;               /* node of this rank */
+	int acting;             /* acting rank of that node */
+	bool acts;              /* this rank is the acting rank */
 	int parent, children[SPAN_CHILDREN],
-		child_count;    /* ranks that act for others, of the tree; -1: none */
-	int code;               /* the library's error, or 0 */
-	int err;                /* the first: -errno */
-	struct hier_thread *by; /* the thread whose call this is; NULL: the program's */
-	struct rt_pieces *inside; /* the node's broadcast, if there are others here */
+		child_count;    /* acting ranks of the tree; -1: none */
+	int code;               /* error code of the host MPI, or 0 */
+	int err;                /* first error, -errno; or 0 */
+	struct hier_thread *by; /* the thread that executes the call; NULL: the program's */
+	struct rt_pieces *inside; /* steps inside the node; NULL: this rank is alone there */
 };
 
-/* The call fails: the node's other ranks hear of it at once. */
+/* Records the first error of the call and tells the other ranks of the node. */
 void flow_fail(struct flow *f, int err);
-/* Segment k of a message; the post must have been waited for. */
+/* Starts to send or receive one message. The caller has waited for the previous message of the
+ * post. */
 void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,
 	       enum flow_tag tag);
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
 	       enum flow_tag tag);
-void flow_wait(struct flow *f, struct post *p); /* nothing on its way: nothing happens */
-/* The same for one of two, of which NULL counts as none. */
+void flow_wait(struct flow *f, struct post *p); /* returns at once when nothing is in flight */
+/* Waits until one of two messages is complete. NULL counts as complete. */
 void flow_wait_any(struct flow *f, struct post *a, struct post *b);
-/* A piece of what runs inside the node; nothing after an error. */
+/* Runs one step of a collective inside the node. After an error it does nothing. */
 void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
 	      uint64_t bytes);
 void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x);
-/* The last message of a link: is all that came before right? To all that follow, from all that went
- * before. */
+/* Ends the links: receives the status of every rank in `from`, and sends the combined status to
+ * every rank in `to`. */
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
-/* The last messages where all get something from all: between the ranks that act, each way. */
+/* Combines the status of all acting ranks. Each acting rank learns whether any rank failed. */
 void flow_meet(struct flow *f);
 
-/* True: served, and *rc is what the program gets. False: the library's, on every rank. */
+/* Executes a blocking call. Returns: true, and *rc for the program; false on every rank: the
+ * host MPI executes the call. */
 bool hier_serve(struct coll_op *t, int *rc);
-/* Is it one of those that are served? By what all ranks know. */
+/* Returns: whether hier admits the call. All ranks get the same answer. */
 bool hier_suits(const struct coll_op *t);
-/* The whole of one that has been prepared, if err is 0. 0 or -errno; coll_complete() is due. */
+/* Executes a prepared call; err: result of the preparation. coll_complete() must follow.
+ * Returns: 0 or -errno. */
 int hier_work(struct coll_op *t, int err, struct hier_thread *by);
 
-/* ---- hier_request.c: nonblocking ones ---------------------------------------------------- */
+/* ---- request.c: nonblocking calls -------------------------------------------------------- */
 
-/* Local. 0 or -errno. */
+/* Starts the thread of a communicator. Local. Returns: 0 or -errno. */
 int hier_thread_create(struct hier_thread **out);
-/* It has nothing to do any more. NULL: nothing happens. */
+/* Ends an idle thread. Accepts NULL. */
 void hier_thread_end(struct hier_thread *t);
-/* Nothing has come, or something has: until the next look. False: it is not to be waited for any
- * longer. */
+/* Pauses between two polls; has_moved: the last poll found an event. Returns: false when the
+ * thread must give up. */
 bool hier_thread_pause(struct hier_thread *t, bool has_moved);
 
-/* May a nonblocking call be ours? By what all ranks know. */
+/* Returns: whether hier admits the nonblocking call. All ranks get the same answer. */
 bool hier_takes_requests(const struct coll_op *t);
-/* In the order of the calls on the communicator; taken: prepared, if err is 0, and kept until it is
- * handed out. 0, or -errno: it is over. */
+/* Queues a call in the order of calls on the communicator; err: result of the preparation.
+ * Returns: 0, or -errno: the call has ended. Owner: hier keeps t until hier_next_done() returns
+ * its owner. */
 int hier_start(struct coll_op *t, int err, void *owner);
-/* This rank cannot take part in it after all. 0 or -errno. */
+/* Gives up a queued call that this rank cannot execute. Returns: 0 or -errno. */
 int hier_give_up(struct coll_op *t);
-/* The owner of one that is over, with its result, as rt_request_next_done(). What is in flight goes
- * faster for it. */
+/* Returns: owner of a call that has ended, and its result, as rt_request_next_done(). The thread
+ * polls more often afterwards. */
 void *hier_next_done(int *out_result);
-/* Until none is in flight. */
+/* Waits until no call is queued or active. */
 void hier_wait_idle(struct hier_comm *s);
-/* The same at the end, when those that others never start are given up. False: the communicator
- * must be left as it is. */
+/* Waits at the end of the job, and gives up calls that other ranks never start. Returns: false
+ * when the communicator must not be freed. */
 bool hier_end(struct hier_comm *s);
 
-/* ---- the kinds, a file each -------------------------------------------------------------- */
+/* ---- collectives, one file each ---------------------------------------------------------- */
 
 void hier_bcast(struct flow *f);
 void hier_reduce(struct flow *f);
 void hier_allgather(struct flow *f);
-void hier_gather(struct flow *f); /* hier_rooted.c */
+void hier_gather(struct flow *f); /* rooted.c */
 void hier_scatter(struct flow *f);
 void hier_alltoall(struct flow *f);
 void hier_barrier(struct flow *f);
-void hier_scattered(struct flow *f); /* reductions whose result is scattered */
+void hier_scattered(struct flow *f); /* scattered.c: reduce_scatter and reduce_scatter_block */
 
 #endif

@@ -20,8 +20,7 @@ static struct hier_layout *layout_alloc(int ranks)
 	return NULL;
 }
 
-/* The first rank of the same node. Sorted by key, then rank: equal keys stand together, the lowest
- * rank first. */
+/* Sort order: by key, then by rank. The first rank of each key is the lowest rank of its node. */
 struct keyed { uint64_t key; int rank; };
 
 static int compare(const void *a, const void *b)
@@ -36,7 +35,7 @@ static int compare(const void *a, const void *b)
 static int find_nodes(struct hier_layout *l, const uint64_t *keys)
 {
 	struct keyed *sorted = malloc((size_t)l->ranks * sizeof(*sorted));
-	int *lowest = l->place; /* used for that until places are known */
+	int *lowest = l->place; /* `place` serves as scratch memory until place_members() */
 
 	if (!sorted)
 		return -1;
@@ -98,7 +97,7 @@ void hier_layout_destroy(struct hier_layout *l)
 void hier_tree_of(int nodes, int root, int node, struct hier_tree *out)
 {
 	int arity = nodes <= SPAN_CHAIN_NODES ? 1 : SPAN_CHILDREN;
-	int at = (node - root + nodes) % nodes; /* numbered from the root on */
+	int at = (node - root + nodes) % nodes; /* numbered from the root */
 
 	*out = (struct hier_tree){ .parent = at ? ((at - 1) / arity + root) % nodes : -1 };
 	for (int i = 1; i <= arity && arity * at + i < nodes; i++)

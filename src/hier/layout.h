@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * span: how a collective over several nodes is laid out. Pure: from facts that all ranks have, so
- * that all come to the same. Who communicates, and with what, is hier/hier.h.
+ * Layout of a collective over several nodes. A pure computation on facts that all ranks share, so
+ * that all ranks compute the same layout. hier.h describes who sends what.
  *
  *   node 0          node 1          node 2
- *   0 (acts)  ----> 2 (acts)  ----> 5 (acts)      between nodes: a tree of those that act for their
- * nodes 1               3  4                          inside each: the node's own collective, a
- * segment later
+ *   0 (acts)  ----> 2 (acts)  ----> 5 (acts)      between nodes: a tree of acting ranks
+ *   1               3  4                          inside each: a collective, a segment later
  *
- * The root acts for its node, elsewhere the lowest rank does. Nodes are numbered by their lowest
- * ranks, whatever order the launcher has put ranks on them. The tree is a chain while there are few
- * nodes: each link then carries each byte once, and segments follow each other through it; with
- * more nodes it is binary, as what a chain takes until the last node has the first segment grows
- * with their number.
+ * The root acts for its node; elsewhere the lowest rank acts. Nodes are numbered by their lowest
+ * rank, in whatever order the launcher places ranks. Up to SPAN_CHAIN_NODES nodes form a chain:
+ * each link carries each byte once, and segments follow each other. More nodes form a binary tree,
+ * because the latency of a chain grows with the number of nodes.
  *
- * Threads: everything is const once made. Never: waits, logs, allocates but in
- * hier_layout_create().
+ * Threads: a layout is constant once made. layout.h never waits or logs, and allocates in
+ * hier_layout_create() only.
  */
 #ifndef SLUICE_HIER_LAYOUT_H
 #define SLUICE_HIER_LAYOUT_H
@@ -24,19 +22,19 @@
 #include <stdint.h>
 
 #define SPAN_CHILDREN 2
-#define SPAN_CHAIN_NODES 4 /* so many are a chain */
+#define SPAN_CHAIN_NODES 4 /* the most nodes that form a chain */
 
 /* Ranks of a communicator by node. */
 struct hier_layout {
 	int ranks, nodes;
 	int *node_of; /* of a rank */
-	int *place;   /* of a rank, among those of its node */
-	int *first;   /* of a node, in members; [nodes] is their end */
-	int *members; /* ranks of node 0, in order, then those of node 1 ... */
+	int *place;   /* index of a rank on its node */
+	int *first;   /* index in members of a node's first rank; [nodes]: end of members */
+	int *members; /* ranks of node 0 in order, then ranks of node 1 ... */
 };
 
-/* keys[rank]: equal for ranks of one node. NULL: no memory. Owner: the caller, until
- * hier_layout_destroy(). */
+/* Ranks with equal keys[rank] share a node. Returns: NULL when out of memory. Owner: the caller,
+ * until hier_layout_destroy(). */
 struct hier_layout *hier_layout_create(const uint64_t *keys, int ranks);
 void hier_layout_destroy(struct hier_layout *l);
 
@@ -48,31 +46,31 @@ static inline const int *hier_node_ranks(const struct hier_layout *l, int node)
 {
 	return l->members + l->first[node];
 }
-/* The rank that acts for a node; root: -1 when there is none. */
+/* Returns: the acting rank of a node; root: -1 for a collective without root. */
 static inline int hier_acting(const struct hier_layout *l, int node, int root)
 {
 	return root >= 0 && l->node_of[root] == node ? root : hier_node_ranks(l, node)[0];
 }
 
-/* A node's place in the tree of `nodes` nodes whose root is `root`. */
+/* Place of a node in the tree of `nodes` nodes under `root`. */
 struct hier_tree {
-	int parent; /* -1: it is the root */
+	int parent; /* -1: the node is the root */
 	int children[SPAN_CHILDREN], child_count;
 };
 void hier_tree_of(int nodes, int root, int node, struct hier_tree *out);
-/* Links from the root to the farthest node. */
+/* Returns: number of links from the root to the farthest node. */
 int hier_tree_depth(int nodes);
 
-/* A message cut in segments of `segment` bytes but for the last; `at` and bytes of the k-th. */
+/* A message of `bytes` bytes in segments of `segment` bytes; the last one may be shorter. */
 struct hier_cut { uint64_t bytes, segment; };
-/* What crosses the network at a time: little enough that the first and the last segment, which
- * nothing overlaps, do not count; and each step inside a node is a meeting of its ranks, where they
- * share CPUs a switch of processes. */
+/* Size of a segment. Nothing overlaps the first and the last segment, so segments are small.
+ * Ranks that share CPUs switch processes at each step inside the node, so their segments are
+ * larger. */
 static inline uint64_t hier_segment_bytes(bool is_crowded)
 {
 	return (uint64_t)(is_crowded ? 4 : 1) << 20;
 }
-/* Never more than wanted_bytes, but at least one element; whole elements. */
+/* Cuts at whole elements: at most wanted_bytes, but at least one element. */
 struct hier_cut hier_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes);
 static inline uint64_t hier_count(const struct hier_cut *c)
 {
@@ -86,15 +84,16 @@ static inline uint64_t hier_length(const struct hier_cut *c, uint64_t k)
 }
 
 /*
- * Where each rank of a node has a message of its own that crosses the network: so much of each at a
- * time. Together about a segment, as a rank in between has to hold them; but what is cut too small
- * costs more to send than to copy.
+ * Bytes of each rank's message that cross the network at a time, where each rank of a node has a
+ * message of its own. The acting rank stages one such fragment per rank, about a segment in total.
+ * Below SPAN_UNIT_BYTES a message costs more than the copy of its bytes.
  */
 #define SPAN_UNIT_BYTES ((uint64_t)64 << 10)
 uint64_t hier_unit_bytes(uint64_t segment_bytes, int node_size);
 
-/* In a ring: the node whose data this one receives in a step from the one before it. Steps: 0 to
- * nodes - 2. What it sends on is what it received a step before; in step 0 its own. */
+/* Ring: the node whose data `node` receives in `step` (0 to nodes - 2) from its predecessor. A
+ * node first sends its own data, then forwards in each step the data that it received one step
+ * before. */
 static inline int hier_ring_from(int nodes, int node, int step)
 {
 	return (node + 2 * nodes - 1 - step) % nodes;

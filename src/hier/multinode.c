@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is where, and what is kept with a communicator that spans nodes. */
+/* The node of every rank, and the state of a communicator that spans nodes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,20 +9,20 @@
 #include "hier/hier.h"
 
 enum {
-	MEET_TAG = 0x51d, /* of MPI_Comm_create_group, which is not for messages */
+	MEET_TAG = 0x51d, /* tags of MPI_Comm_create_group, not of messages */
 	WIRE_TAG = 0x51e,
-	SPANS_MAX = 256, /* libraries have few communicators (MPICH: 2048), and the program needs
+	SPANS_MAX = 256, /* host MPIs have few communicators (MPICH: 2048), and the program needs
 			    them */
 };
 
-/* What all ranks of the job have said. Written by hier_meet(), before other threads look. */
+/* Facts of all ranks of the job. hier_meet() writes them before other threads read. */
 static struct {
-	uint64_t *keys; /* of the node of each rank of MPI_COMM_WORLD; NULL: none is served */
+	uint64_t *keys; /* node of each rank of MPI_COMM_WORLD; NULL: hier admits nothing */
 } world;
 
-static _Atomic int spans; /* there are */
+static _Atomic int spans; /* number of communicators with hier state */
 
-/* Errors come as results, on every library. */
+/* Makes the host MPI return errors on this communicator. */
 static int silence(MPI_Comm comm)
 {
 	MPI_Errhandler errhandler = NULL;
@@ -35,7 +35,7 @@ static int silence(MPI_Comm comm)
 	return rc;
 }
 
-/* A communicator of the same ranks that has no attributes. 0 or an MPI error. */
+/* Duplicates a communicator without its attributes. Returns: 0 or an MPI error code. */
 static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
 {
 	MPI_Group group = NULL;
@@ -43,8 +43,8 @@ static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
 
 	if (rc)
 		return rc;
-	/* between ranks that run Sluice only: unlike other ways it would leave one that does not
-	 * alone */
+	/* MPI_Comm_create_group involves only the ranks of the group, so a rank without Sluice
+	 * stays undisturbed */
 	*out = NULL;
 	rc = host.Comm_create_group(comm, group, tag, out);
 	host.Group_free(&group);
@@ -69,7 +69,7 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 
 static const struct multinode_ops hier_ops;
 
-/* keys: room for them, which is ours from now on. */
+/* Owner: `world` owns keys from here on. */
 static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 {
 	const char *why = refusal(all, ranks);
@@ -85,7 +85,7 @@ static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 	multinode = &hier_ops;
 }
 
-/* The same on all ranks: each has room for what all say. */
+/* Returns: whether every rank has room. All ranks get the same answer. */
 static bool all_have(bool room, MPI_Comm comm)
 {
 	unsigned char lacks = !room, any = 1;
@@ -120,8 +120,8 @@ void hier_meet(void)
 	bypass--;
 }
 
-/* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory.
- */
+/* Returns: node of each rank of a communicator; NULL: some rank is outside our world, or out of
+ * memory. */
 static uint64_t *keys_of(const struct comm_state *cs)
 {
 	size_t n = (size_t)cs->size;
@@ -154,7 +154,7 @@ static uint64_t *keys_of(const struct comm_state *cs)
 	return NULL;
 }
 
-/* Where each rank has a node to itself there is nothing that Sluice could do better. */
+/* A communicator with one rank per node gains nothing from Sluice. */
 static bool hier_spans(const struct comm_state *cs)
 {
 	uint64_t *keys = world.keys ? keys_of(cs) : NULL;
@@ -205,7 +205,7 @@ static void progress(void *ctx)
 	comm_state_progress(s->cs);
 }
 
-/* The group of this node's ranks. 0 or -errno; on one node it may fail, and not on another. */
+/* Makes the group of this node's ranks. Returns: 0 or -errno; nodes may differ in the result. */
 static int connect_near(struct hier_comm *s)
 {
 	int rank = s->cs->rank, node = s->layout->node_of[rank];
@@ -222,7 +222,7 @@ static int connect_near(struct hier_comm *s)
 
 	if (rc)
 		return -EIO;
-	silence(s->near); /* if it cannot be: it has wire's error handler */
+	silence(s->near); /* without effect on failure: `near` has the error handler of `wire` */
 	rc = rt_comm_create(&oob, &s->local);
 	host.Comm_free(&s->near);
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
@@ -252,7 +252,7 @@ static struct hier_comm *hier_alloc(struct comm_state *cs)
 	return NULL;
 }
 
-/* Once each node has its group. The same on all ranks. */
+/* Sizes the segments once each node has its group. All ranks get the same result. */
 static bool set_segment(struct hier_comm *s)
 {
 	bool is_roomy = all_say(s->cs, !s->local || !rt_comm_is_crowded(s->local));
@@ -260,17 +260,17 @@ static bool set_segment(struct hier_comm *s)
 	s->segment_bytes = base_opt.hier_segment_bytes ? base_opt.hier_segment_bytes
 						       : hier_segment_bytes(!is_roomy);
 	s->segment_bytes = base_max_u64(s->segment_bytes,
-					(uint64_t)s->layout->ranks); /* a byte of each, at least */
+					(uint64_t)s->layout->ranks); /* at least a byte of each */
 	s->spare = malloc(s->segment_bytes);
 	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
 	return all_say(s->cs, s->spare && s->posts);
 }
 
-/* Nonblocking ones need a thread that may call the library, on every rank. */
+/* Nonblocking calls need, on every rank, a thread that may call the host MPI. */
 static void set_thread(struct hier_comm *s)
 {
 	bool is_asked =
-		/* the same everywhere */
+		/* equal on all ranks */
 		base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	if (!is_asked ||
@@ -311,7 +311,7 @@ static struct hier_comm *hier_create(struct comm_state *cs)
 	struct hier_comm *s = hier_alloc(cs);
 	bool ok = all_say(cs, has_room && s);
 
-	if (ok) /* an error before all have it would be the program's */
+	if (ok) /* an error before all ranks have it would reach the program */
 		ok = all_say(cs, !copy_of(cs->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
 	if (ok)
 		ok = all_say(cs, !connect_near(s)) && set_segment(s);
@@ -346,7 +346,7 @@ static void hier_destroy(struct hier_comm *s)
 	if (s->wire != abi.comm_null)
 		host.Comm_free(&s->wire);
 	bypass--;
-	if (!s->has_failed) { /* else the library may still use them */
+	if (!s->has_failed) { /* after a failure the host MPI may still use these buffers */
 		free(s->window);
 		free(s->spare);
 		free(s->posts);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of a call over several nodes, as messages can use them. */
+/* Contiguous buffers of a call over several nodes. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions over several nodes, segment by segment: what the ranks of a node bring comes together
- * at the rank that acts for it, goes up the tree, and, where all get the result, down again `lag`
+ * Reductions over several nodes, segment by segment. The ranks of a node reduce their data to the
+ * acting rank; the sum goes up the tree and, where all ranks get the result, down again `lag`
  * segments later.
  *
- *   segment      k           inside the node, then up: children's parts, in the order of the tree,
- * own part first k - lag     down, then inside the node
+ *   segment      k           inside the node, then up: own part first, then parts of the children
+ *                k - lag     down, then inside the node
  *
- * The order in which parts are combined is one of the layout, not of time: results are the same
- * from run to run, and on all ranks, as one rank computes them.
+ * The layout fixes the order in which parts are combined. Results are equal from run to run, and
+ * on all ranks.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,13 +20,13 @@ struct reduce {
 	struct flow *f;
 	bool for_all;
 	uint64_t count, lag;
-	const char *mine;      /* what this rank brings */
-	char *sum;             /* of the rank that acts: whole, or slots */
-	uint64_t sum_slots;    /* 0: whole */
-	char *theirs;          /* SPAN_SLOTS of each child */
+	const char *mine;      /* this rank's contribution */
+	char *sum;             /* of the acting rank: the whole sum, or slots */
+	uint64_t sum_slots;    /* 0: the whole sum */
+	char *theirs;          /* SPAN_SLOTS segments of each child */
 	struct coll_part part, sum_part;
-	struct coll_call up, down; /* of the node */
-	struct rt_pieces *inside; /* its reduction */
+	struct coll_call up, down; /* inside the node: reduction, broadcast */
+	struct rt_pieces *inside; /* steps of `up` */
 	struct post recv_up[SPAN_CHILDREN][SPAN_SLOTS], send_up[SPAN_SLOTS];
 	struct post recv_down[SPAN_SLOTS], send_down[SPAN_CHILDREN][SPAN_SLOTS];
 };
@@ -50,7 +50,8 @@ static char *their_at(const struct reduce *d, int child, uint64_t k)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-/* What the CPU cannot load, or what was not described, has a plain form. */
+/* Offsets of contiguous copies, for buffers with gaps and buffers that a rank could not
+ * describe. */
 struct places { uint64_t send, recv, sum, theirs, bytes; };
 
 static void place(const struct reduce *d, const struct coll_call *call, struct places *p)
@@ -174,7 +175,7 @@ static void expect_up(struct reduce *d, uint64_t k)
 			  hier_length(&f->cut, k), f->children[i], FLOW_UP);
 }
 
-/* What the ranks here bring. */
+/* Reduces the contributions of the ranks here. */
 static void come_together(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
@@ -206,7 +207,7 @@ static void go_up(struct reduce *d, uint64_t k)
 	struct flow *f = d->f;
 	struct post *p = &d->send_up[k % SPAN_SLOTS];
 
-	flow_wait(f, p); /* what it sends still may be in this slot of the sum */
+	flow_wait(f, p); /* the slot's previous segment has been sent */
 	come_together(d, k);
 	for (int i = 0; i < f->child_count; i++)
 		combine(d, i, k);
@@ -221,7 +222,7 @@ static void go_up(struct reduce *d, uint64_t k)
 
 /* ---- down -------------------------------------------------------------------------------- */
 
-/* Into the sum, which must have gone up. */
+/* Receives into the sum, whose segment has gone up before. */
 static void expect_down(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
@@ -248,7 +249,7 @@ static void go_down(struct reduce *d, uint64_t k)
 		flow_send(f, &d->send_down[i][k % SPAN_SLOTS], sum_at(d, k), bytes, f->children[i],
 			  FLOW_DOWN);
 	}
-	if (f->acts && k + 1 == d->count) /* before the others here take it for right */
+	if (f->acts && k + 1 == d->count) /* the status precedes the last segment inside the node */
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
 	flow_run(f, f->inside, k * f->cut.segment, 0, bytes);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nonblocking collectives on a communicator that spans nodes, where the library is used by several
- * threads anyway (doc/adr/0030-more-collectives-over-nodes.md): a thread for each such communicator
- * does them in their order, as blocking ones.
+ * Nonblocking collectives on a communicator that spans nodes, where several threads use the host
+ * MPI anyway (doc/adr/0030-more-collectives-over-nodes.md). A thread for each such communicator
+ * executes the calls in their order, as blocking ones.
  *
  *   request.c   --hier_start()-->  queue  --the thread-->  done  --hier_next_done()-->  request.c
  *
- * While nobody asks for it the thread sleeps between two looks at its messages; whoever waits for,
- * or tests, a request makes it look at once. Blocking collectives wait until it has nothing to do.
- * It is no thread of Sluice's to guard/ and region/: it touches the program's memory.
+ * The thread sleeps between two polls of its messages. A rank that waits for or tests a request
+ * makes the thread poll at once. Blocking collectives wait until the thread is idle. guard/ and
+ * region/ treat the thread as one of the program's: it touches the program's memory.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,13 +24,14 @@
 
 enum {
 	SET_MASK = 2,             /* SIG_SETMASK */
-	EAGER_LOOKS = 100,        /* after the last event, before it sleeps */
+	EAGER_LOOKS = 100,        /* polls after the last event before the thread sleeps */
 	NAP_MIN_NS = 20000, NAP_MAX_NS = 500000,
-	GIVE_UP_NAPS = 2000,      /* of a ms, at the end: without anything that ends */
+	GIVE_UP_NAPS = 2000,      /* of 1 ms each, at the end, without a call that ends */
 };
 
-/* Signals of the program's go to its own threads; what a thread itself causes (SIGILL, SIGTRAP,
- * SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and what libc sends to all threads (32, 33), comes here. */
+/* The program's threads handle the program's signals. This thread keeps signals that a thread
+ * causes itself (SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS) and signals that libc sends
+ * to all threads (32, 33). */
 #define BIT(signal) ((uint64_t)1 << ((signal) - 1))
 #define BLOCKED (~(BIT(4) | BIT(5) | BIT(7) | BIT(8) | BIT(11) | BIT(31) | BIT(32) | BIT(33)))
 
@@ -38,19 +39,19 @@ struct job {
 	struct job *next;
 	struct coll_op *op;
 	void *owner;
-	int err; /* before it begins; then its result */
+	int err; /* of the preparation; after the call: its result */
 };
 
 struct jobs { struct job *first, **last; };
 
 struct hier_thread {
-	pthread_mutex_t lock;  /* protects the rest, but for what is atomic */
+	pthread_mutex_t lock;  /* protects all fields but the atomic ones */
 	pthread_cond_t news;
 	struct jobs queue;
-	uint32_t ended;        /* so many have */
+	uint32_t ended;        /* number of calls that have ended */
 	bool is_busy, is_ending;
 	_Atomic bool is_cancelled;
-	uint32_t seen, looks;  /* the thread's own */
+	uint32_t seen, looks;  /* of the thread alone */
 };
 
 static struct {
@@ -59,7 +60,7 @@ static struct {
 	_Atomic uint32_t count;
 } done = { .lock = PTHREAD_MUTEX_INITIALIZER, .jobs = { .last = &done.jobs.first } };
 
-static _Atomic uint32_t hurries; /* somebody is waiting: counts up */
+static _Atomic uint32_t hurries; /* counts requests to poll at once */
 
 static void put(struct jobs *jobs, struct job *j)
 {
@@ -120,7 +121,7 @@ static void thread_free(struct hier_thread *t)
 	free(t);
 }
 
-/* The communicator may be gone as soon as its last request has been handed out. */
+/* The communicator may be freed as soon as the program has its last request. */
 static void *thread_main(void *arg)
 {
 	struct hier_thread *t = arg;
@@ -155,7 +156,7 @@ static int create(void *(*run)(void *), void *arg)
 	int rc;
 
 	syscall(SYS_rt_sigprocmask, SET_MASK, &blocked, &before,
-		sizeof(blocked)); /* a thread is born with its creator's */
+		sizeof(blocked)); /* a thread inherits its creator's signal mask */
 	rc = pthread_create(&thread, NULL, run, arg);
 	syscall(SYS_rt_sigprocmask, SET_MASK, &before, NULL, sizeof(before));
 	if (!rc)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A gather, and a scatter, over several nodes: each rank's message crosses the network once, a unit
- * at a time.
+ * Gather and scatter over several nodes. The message of each rank crosses the network once, in
+ * fragments.
  *
- *   gather    in step k the ranks of a node bring their k-th units together at the one that acts
- * for it, which sends each on to the root, straight into its place; while they are on their way
- * step k + 1 begins scatter   the same with its arrows turned
+ *   gather    in step k the acting rank collects the k-th fragments of its node and sends each
+ *             to the root, straight into place; step k + 1 overlaps the sends
+ *   scatter   the reverse
  *
- * The ranks of a node may stand anywhere in the communicator, so what comes together is sent rank
- * by rank. Nodes of different sizes have units of different lengths; the root goes through the
- * steps of all of them side by side.
+ * The ranks of a node may lie anywhere in the communicator, so each rank's fragment is a message
+ * of its own. Nodes of different sizes have fragments of different lengths; the root interleaves
+ * the steps of all nodes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,10 +23,10 @@ struct rooted {
 	bool is_root, is_scatter;
 	int root;
 	uint64_t bytes;            /* of each rank's message */
-	char *slots; /* of a rank that acts, but for the root: SPAN_SLOTS times a unit of each rank
-		      */
-	struct coll_call near;       /* what moves inside the node */
-	int *partners;             /* of a step there */
+	char *slots; /* of an acting rank other than the root: SPAN_SLOTS times a fragment of
+		        each rank */
+	struct coll_call near;       /* the exchange inside the node */
+	int *partners;             /* of one step of the exchange */
 	struct coll_part *parts;
 };
 
@@ -56,7 +56,7 @@ static struct post *post_of(const struct rooted *o, int rank, uint64_t k)
 
 /* ---- inside the node --------------------------------------------------------------------- */
 
-/* In the slots, which this rank has as the one that acts. */
+/* Returns: offset in the acting rank's slots. */
 static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
 {
 	uint64_t n = (uint64_t)hier_node_size(o->f->l, o->f->node);
@@ -64,12 +64,12 @@ static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
 	return ((k % SPAN_SLOTS) * n + (uint64_t)place) * unit_of(o, o->f->node);
 }
 
-/* The root's buffer has a part for each rank. */
+/* The root's buffer has one part for each rank. */
 static const struct coll_side *root_side(const struct rooted *o)
 {
 	return o->is_scatter ? &o->f->t->call.send : &o->f->t->call.recv;
 }
-/* Every rank's own message; the root has none in place. */
+/* Returns: side with the rank's own message; the root has none in place. */
 static const struct coll_side *own_side(const struct rooted *o)
 {
 	return o->is_scatter ? &o->f->t->call.recv : &o->f->t->call.send;
@@ -85,7 +85,7 @@ static char *own_at(const struct rooted *o)
 	return at ? at + own_side(o)->parts[0].off : NULL;
 }
 
-/* Between the rank that acts and the others here. */
+/* Moves fragment k between the acting rank and the other ranks here. */
 static void step_inside(struct rooted *o, uint64_t k)
 {
 	struct flow *f = o->f;
@@ -182,7 +182,7 @@ static void end(struct rooted *o)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Of another node's rank, in the root's buffer. */
+/* Returns: place in the root's buffer of a rank of another node. */
 static char *place_of(const struct rooted *o, int rank, uint64_t k)
 {
 	uint64_t at = k * unit_of(o, o->f->l->node_of[rank]);
@@ -191,7 +191,7 @@ static char *place_of(const struct rooted *o, int rank, uint64_t k)
 					: o->f->s->spare;
 }
 
-/* Of a rank of this node, in the memory of the one that acts. */
+/* Returns: place in the acting rank's memory of a rank of this node. */
 static char *passing(const struct rooted *o, int rank, uint64_t k)
 {
 	if (o->f->err || !o->slots)
@@ -200,7 +200,7 @@ static char *passing(const struct rooted *o, int rank, uint64_t k)
 				      o->slots + slot_offset(o, o->f->l->place[rank], k);
 }
 
-/* Units k of all other nodes' ranks: the root's messages. */
+/* Starts the root's messages: fragment k of each rank of the other nodes. */
 static void root_post(struct rooted *o, uint64_t k)
 {
 	struct flow *f = o->f;
@@ -254,7 +254,7 @@ static uint64_t most_steps(const struct rooted *o)
 	return most;
 }
 
-/* Is all that came from the others, or goes to them, right? */
+/* Exchanges the status between the root and the acting ranks. */
 static void root_status(struct rooted *o)
 {
 	struct flow *f = o->f;
@@ -288,7 +288,7 @@ static void gather_acting(struct rooted *o)
 	uint64_t steps = steps_of(o, o->f->node);
 
 	for (uint64_t k = 0; k < steps; k++) {
-		wait_all(o, k); /* what was in its place */
+		wait_all(o, k); /* the slot's previous fragment has been sent */
 		step_inside(o, k);
 		acting_post(o, k);
 	}
@@ -321,7 +321,7 @@ static void scatter_acting(struct rooted *o)
 		acting_post(o, k);
 	for (uint64_t k = 0; k < steps; k++) {
 		wait_all(o, k);
-		if (k + 1 == steps) /* before the others here take it for right */
+		if (k + 1 == steps) /* the status precedes the last fragment inside the node */
 			flow_status(o->f, &o->root, 1, NULL, 0);
 		step_inside(o, k);
 		acting_post(o, k + SPAN_SLOTS);

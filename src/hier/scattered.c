@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions whose result is scattered, over several nodes: each node combines what its ranks bring
- * for another node's, and sends that only.
+ * Reduce_scatter over several nodes. Each node reduces its contributions for another node, and
+ * sends only the sum.
  *
- *   step 0                  for the ranks here: the beginning of the sum, at the rank that acts
- *   step s, of nodes - 1    for those of the node s places on: segments go to the rank that acts
- * there; from the one s places back come segments, which are added at the end              each
- * rank here gets its part of the sum
+ *   step 0                  for the ranks here: start the sum at the acting rank
+ *   step s, of nodes - 1    for the node s places on: send segments to its acting rank; from the
+ *                           node s places back: receive segments and add them
+ *   at the end              each rank here gets its part of the sum
  *
- * The order of nodes in each sum is the layout's: results are the same from run to run. Units as in
- * an all-to-all: both ends of a step go through the same ones.
+ * The layout fixes the order of nodes in each sum, so results are equal from run to run. As in an
+ * all-to-all, both ends of a step use one order of segments.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,23 +21,23 @@
 struct scattered {
 	struct flow *f;
 	struct plain plain;
-	uint64_t sum_bytes;   /* of all ranks here */
-	char *sum, *out, *in; /* of the rank that acts; the latter SPAN_SLOTS segments each */
-	struct coll_call up, down; /* of the node */
+	uint64_t sum_bytes;   /* of the parts of all ranks here */
+	char *sum, *out, *in; /* of the acting rank; out and in: SPAN_SLOTS segments each */
+	struct coll_call up, down; /* inside the node: reduction, delivery */
 	struct coll_part part, sum_part;
 	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
 };
 
-/* A segment of what belongs to one rank of a node. */
+/* A segment of the result of one rank of a node. */
 struct unit {
 	const struct scattered *d;
 	int node, member;
-	uint64_t at;    /* in that rank's part */
+	uint64_t at;    /* offset in that rank's part */
 	uint64_t index;
-	uint64_t sum_at; /* in the node's parts, one after the other */
+	uint64_t sum_at; /* offset in the node's parts, one after the other */
 };
 
-/* As all know it, whatever has failed here. */
+/* By facts that all ranks share; valid after errors, too. */
 static uint64_t bytes_of(const struct flow *f, int rank)
 {
 	const struct coll_op *t = f->t;
@@ -57,7 +57,7 @@ static uint64_t length(const struct unit *u)
 	return base_min_u64(bytes_of(u->d->f, rank_at(u)) - u->at, u->d->f->cut.segment);
 }
 static uint64_t slot(const struct unit *u) { return u->index % SPAN_SLOTS * u->d->f->cut.segment; }
-/* In what each rank brings. */
+/* Offset in the contribution of each rank. */
 static uint64_t offset(const struct unit *u)
 {
 	return u->d->f->t->call.send.parts[rank_at(u)].off + u->at;
@@ -89,7 +89,7 @@ static struct unit first_of(const struct scattered *d, int node)
 
 /* ---- inside the node --------------------------------------------------------------------- */
 
-/* To the rank that acts, so many bytes into the sum or, behind it, the slots. */
+/* Reduces to the acting rank, at offset `to` of the sum and the slots behind it. */
 static void come_together(struct scattered *d, const struct unit *u, uint64_t to)
 {
 	struct flow *f = d->f;
@@ -102,7 +102,7 @@ static void come_together(struct scattered *d, const struct unit *u, uint64_t to
 		memcpy(d->sum + to, d->plain.send + offset(u), length(u));
 }
 
-/* Each rank's part, from the one that acts. */
+/* The acting rank delivers the part of each rank. */
 static void hand_out(struct scattered *d, int *partners, struct coll_part *parts)
 {
 	struct flow *f = d->f;
@@ -294,5 +294,5 @@ void hier_scattered(struct flow *f)
 		run_step(&d, step);
 	if (f->acts)
 		flow_meet(f);
-	end(&d); /* where the others here hear of what has failed */
+	end(&d); /* the other ranks here learn of an error */
 }

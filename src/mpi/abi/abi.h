@@ -4,18 +4,18 @@
  *
  *   mpich.h ompi.h std.h    handle types and constants of one ABI, also for bench/ and tests
  *   mpich.c ompi.c std.c    driver.h compiled with each of them: fills struct abi
- *   attach.c                chooses nothing: copies a driver's facts and the host MPI's functions
+ *   attach.c                copies a driver's facts and the host MPI's functions
  *   types.c pack.c          datatypes; buffers with gaps as packed bytes
  *   members.c               size of a communicator's groups, its topology
  *   scratch.c               a communicator of this process alone, for questions that may fail
  *   host_call.c             brackets around calls of the host MPI
  *
- * Everything above this room is compiled once. A handle is there a pointer to nothing that exists
- * (MPI_Comm, MPI_Datatype ...). Its canonical value is the host MPI's pointer, or, where handles
- * are integers, that integer with a zero upper half:
+ * The other folders of mpi/ are compiled once. They see a handle (MPI_Comm, MPI_Datatype ...) as a
+ * pointer that they never dereference. Its canonical value is the host MPI's pointer, or, where
+ * handles are integers, that integer with a zero upper half:
  *
- *   by value        generated wrappers canonicalise (CANONICAL) before anybody compares or stores;
- *                   what only passes through to the host MPI may stay as it came
+ *   by value        generated wrappers canonicalise (CANONICAL) before Sluice compares or stores a
+ *                   handle; a handle that only passes through to the host MPI may stay as it came
  *   in memory       of the program: void *, by abi_handle_get() and abi_handle_set(). Of Sluice: a
  *                   canonical handle that is NULL before the host MPI writes it (little-endian:
  *                   the host MPI writes the lower half)
@@ -23,9 +23,9 @@
  *
  * MPI_Aint, MPI_Count and MPI_Offset have 64 bits in all ABIs.
  *
- * A process has one driver: the library that is attached first is served, others are left alone
- * (front/resolve.c). Errors: 0 or -errno among Sluice's functions, MPI error codes where a comment
- * says so.
+ * A process has one driver: Sluice serves the host MPI that it attaches first and leaves others
+ * alone (front/resolve.c). Errors: 0 or -errno among Sluice's functions, MPI error codes where a
+ * comment says so.
  */
 #ifndef SLUICE_MPI_ABI_H
 #define SLUICE_MPI_ABI_H
@@ -78,24 +78,25 @@ struct abi_known { uintptr_t handle; int value; };
 struct abi {
 	/* wrappers read these at every call */
 	struct abi_predefined predefined;
-	uintptr_t handle_mask;   /* the bits of a handle by value that are defined */
+	uintptr_t handle_mask;   /* defined bits of a handle by value */
 	const void *in_place;
-	struct abi_range caller; /* whose calls are not the program's: see abi_is_program_call() */
-	size_t handle_bytes;     /* of a handle in memory */
+	struct abi_range caller; /* image whose calls are not the program's: see
+				    abi_is_program_call() */
+	size_t handle_bytes;     /* size of a handle in memory */
 
 	MPI_Comm comm_null, comm_world, comm_self;
 	MPI_Datatype datatype_null, byte;
 	MPI_Op op_null, bor;
 	MPI_Status *status_ignore;
-	/* A status: length, and where its members are, in ints. */
+	/* Length of a status and indexes of its members, in ints. */
 	int status_ints, status_source, status_tag, status_error;
 	int any_source, any_tag, thread_multiple, undefined, root;
 	int graph, cart, dist_graph;
 	int err_count, err_truncate, err_other, err_in_status, err_no_mem;
-	int err_cancel; /* what canceling a collective returns */
+	int err_cancel; /* result of canceling a collective */
 	int combiner_named, combiner_dup, combiner_contiguous, combiner_resized;
-	bool is_started_by_pmix; /* first choice only: MPICH can be */
-	const struct abi_known *numbers, *ops; /* that rt computes with */
+	bool is_started_by_pmix; /* a hint only: PMIx can also start MPICH */
+	const struct abi_known *numbers, *ops; /* handles that rt computes with */
 	size_t number_count, op_count;
 };
 
@@ -118,13 +119,14 @@ extern struct host_functions host; /* the host MPI's own, its PMPI_X */
  */
 int abi_attach(abi_driver *driver, const struct host_library *library);
 
-/* > 0: this thread calls MPI on behalf of Sluice, and wrappers pass everything on. */
+/* > 0: this thread calls MPI on behalf of Sluice, and wrappers pass every call on. */
 extern __thread int bypass __attribute__((tls_model("initial-exec")));
 
 #define CALLER() __builtin_return_address(0)
 
-/* Did the program make the call that returns to `caller`? Calls of the host MPI through the symbol
- * table (MPI-IO in MPICH) are its own, unless it contains its Fortran bindings. */
+/* Returns: whether the program made the call that returns to `caller`. The host MPI also calls
+ * through the symbol table (MPI-IO in MPICH); a host MPI that contains its Fortran bindings does
+ * so for the program. */
 static inline bool abi_is_program_call(const void *caller)
 {
 	return !bypass && !abi_range_has(&abi.caller, (uintptr_t)caller);
@@ -135,7 +137,7 @@ static inline bool abi_is_program_call(const void *caller)
 #define CANONICAL_OF(handle) ((__typeof__(handle))((uintptr_t)(handle) & abi.handle_mask))
 #define CANONICAL(handle)    ((handle) = CANONICAL_OF(handle))
 
-/* The i-th handle of an array of the host MPI's form, canonical. */
+/* Returns: the i-th handle, canonical, of an array in the host MPI's form. */
 static inline void *abi_handle_get(const void *array, int i)
 {
 	if (abi.handle_bytes == sizeof(uint32_t))
@@ -161,7 +163,7 @@ static inline void abi_status_set(MPI_Status *status, int source, int tag)
 	((int *)status)[abi.status_source] = source;
 	((int *)status)[abi.status_tag] = tag;
 }
-/* Of the i-th in an array. */
+/* Sets the error of the i-th status of an array. */
 static inline void abi_status_set_error(MPI_Status *statuses, int i, int error)
 {
 	((int *)statuses)[i * abi.status_ints + abi.status_error] = error;
@@ -173,39 +175,40 @@ static inline bool abi_are_statuses(const MPI_Status *statuses)
 
 /* ---- host_call.c ------------------------------------------------------------------------- */
 
-/* A call of the host MPI that is made while operations may be pending. */
+/* Calls the host MPI while operations may be pending. */
 #define HOST_CALL(call)                                                                            \
 	(rt_has_pending()                                                                          \
 		 ? (host_bracket_begin(__builtin_frame_address(0)), host_bracket_end(call))        \
 		 : (call))
 void host_bracket_begin(const void *frame);
 int host_bracket_end(int rc); /* returns rc */
-/* The program is at `frame`: calls that began deeper in the stack ended by longjmp(), as error
- * handlers do. */
+/* Tells that the program is at `frame`: longjmp() has ended the calls that began deeper in the
+ * stack, as error handlers do. */
 void host_bracket_unwind(const void *frame);
 
-/* A stand-in for function X_c where the library has only X; NULL: there is none. In front/narrow.c.
- */
+/* Returns: a stand-in for function X_c of a host MPI that has only X; NULL: none. In
+ * front/narrow.c. */
 void *narrow_function(const char *name);
-/* A function of large counts that the library may not have. */
+/* A function of large counts, or its stand-in. */
 #define OR_NARROW(name)                                                                            \
 	(host.name ? host.name : (__typeof__(host.name))(uintptr_t)narrow_function(#name))
 
 /* ---- scratch.c --------------------------------------------------------------------------- */
 
-/* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
- * Made at first use, local. Returns: 0 or -errno. */
+/* Makes at first use a communicator of this process alone, which ignores errors: for questions
+ * that may fail. Local. Returns: 0 or -errno. */
 int scratch_comm(MPI_Comm *out);
-/* After MPI_Finalize has begun: there is none any more. */
+/* Frees the scratch communicator for good. Context: inside MPI_Finalize. */
 void scratch_free(void);
-/* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler has run, and
- * the handle of MPI_ERRORS_RETURN differs between libraries of the standard ABI. */
+/* Makes a call on the scratch communicator. Returns: its error code. Some host MPIs return 0
+ * after an error handler has run, and the handle of MPI_ERRORS_RETURN differs between host MPIs
+ * of the standard ABI. */
 #define ON_SCRATCH(call) (scratch_error = 0, scratch_result(call))
-/* The same for calls that communicate: threads must not do so on one communicator at once. */
+/* As ON_SCRATCH, for calls that communicate: one thread at a time may do so on a communicator. */
 #define ON_SCRATCH_LOCKED(call) (scratch_lock(), scratch_unlock(ON_SCRATCH(call)))
 void scratch_lock(void);
 int scratch_unlock(int rc); /* returns rc */
-/* An error handler: notes the error for scratch_result(). */
+/* Error handler that records the error for scratch_result(). */
 MPI_Comm_errhandler_function scratch_note_error;
 extern __thread int scratch_error __attribute__((tls_model("initial-exec")));
 static inline int scratch_result(int rc)
@@ -215,22 +218,22 @@ static inline int scratch_result(int rc)
 
 /* ---- members.c --------------------------------------------------------------------------- */
 
-/* Whom a communicator's collective exchanges data with. */
+/* Ranks that a communicator's collective exchanges data with. */
 enum members {
-	MEMBERS_PEERS,   /* its members; those of the other group where there is one */
+	MEMBERS_PEERS,   /* members of the group, of the other group in an intercommunicator */
 	MEMBERS_LOCAL,   /* members of the rank's own group */
 	MEMBERS_SOURCES, /* neighbours in a topology */
 	MEMBERS_TARGETS,
 };
 
-/* How many; -1: not known. */
+/* Returns: their number; -1: unknown. */
 int members_count(MPI_Comm comm, enum members which);
-/* Do the root's arguments mean something on this rank? True where nobody can tell. */
+/* Returns: whether the root's arguments are significant on this rank; true in doubt. */
 bool members_is_root(int root, MPI_Comm comm);
-/* Ranks that this one receives from (n of them) and sends to (m), in the order of the parts of a
- * neighbourhood collective; negative: nobody. False: not known. */
+/* Finds the ranks that this rank receives from (n of them) and sends to (m), in the order of the
+ * parts of a neighbourhood collective; negative: no rank. Returns: false when unknown. */
 bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m);
-/* Can rt serve the topology, as far as this rank knows? */
+/* Returns: whether rt can serve the topology, as far as this rank can tell. */
 bool topology_is_served(MPI_Comm comm, int size);
 
 /* ---- types.c ----------------------------------------------------------------------------- */
@@ -240,25 +243,25 @@ struct types_shape {
 	MPI_Count size, extent, true_lb;
 };
 
-/* count * size; 0: nothing that can be executed (nothing, too much, unknown). */
+/* Returns: count * size; 0: not executable (no bytes, too many, unknown datatype). */
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count);
-/* Returns: 0, or -EINVAL for what the host MPI would not accept in communication (not committed).
- */
+/* Describes a datatype. Returns: 0, or -EINVAL when the host MPI would not communicate with it
+ * (not committed). */
 int types_describe(MPI_Datatype datatype, struct types_shape *out);
-/* A committed datatype of `count` elements, for libraries without functions for large counts.
- * Returns: an MPI error code or 0. */
+/* Makes a committed datatype of `count` elements, for host MPIs without functions of large
+ * counts. Returns: 0 or an MPI error code. */
 int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
 
-/* Sizes of predefined datatypes, learnt by types_bytes(). */
+/* Sizes of predefined datatypes, which types_bytes() learns. */
 extern struct sizes types_sizes;
 
-/* Size of a predefined datatype, or more; 0: the handle alone does not tell. */
+/* Returns: an upper bound of the size of a predefined datatype; 0: the handle does not tell. */
 static inline uint64_t types_bound(MPI_Datatype datatype)
 {
 	return abi_size_bound(&abi.predefined, (uintptr_t)datatype);
 }
 
-/* The size of one that has a bound; 0: not known yet. */
+/* Returns: the size of a datatype that has a bound; 0: unknown yet. */
 static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 {
 	return abi_size_is_exact(&abi.predefined, (uintptr_t)datatype)
@@ -266,16 +269,16 @@ static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 		       : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
-#define TYPES_COUNT_END ((uint64_t)1 << 40) /* from here on products could overflow */
+#define TYPES_COUNT_END ((uint64_t)1 << 40) /* larger counts could overflow a product */
 
-/* A call so small that neither rank nor host MPI need be asked: by the handle alone, or by the size
- * that is known of it. In sizes.c. */
+/* Returns: whether a call is so small that Sluice asks neither rank nor host MPI, by the handle
+ * or its known size. In sizes.c. */
 bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes);
-/* The same of a call that the gate leaves to the host MPI. */
+/* Returns: whether the gate leaves the call to the host MPI. */
 bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct coll_gate *gate);
 
-/* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's
- * memory, which may be what is pending: that is completed like any other touch. */
+/* An array of counts or displacements, of int or of MPI_Count. A read of it touches the
+ * program's memory and completes a pending operation there, as any other access does. */
 struct list {
 	const void *at;
 	size_t width;
@@ -291,32 +294,32 @@ static inline MPI_Count list_get(struct list list, int i)
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 
-/* A program's buffer of `count` elements with gaps, seen as packed bytes. */
+/* A program's buffer of `count` elements with gaps, as packed bytes. */
 struct pack {
 	void *base;
 	MPI_Datatype datatype;
 	struct types_shape shape;
 	MPI_Comm scratch;
-	unsigned char *element;  /* packed form of one element of which parts are wanted */
+	unsigned char *element;  /* packed form of the element that a byte range cuts */
 	MPI_Count element_index; /* -1: none */
-	bool element_is_dirty;   /* holds bytes that the buffer has not yet */
+	bool element_is_dirty;   /* holds bytes that the buffer lacks */
 };
 
-/* Describe `count` elements at base in `out`: in place when there are no gaps, else through `pack`,
- * which must live until pack_fini(). 0 or -errno. */
+/* Describes `count` elements at base in `out`: in place without gaps, else through `pack`, which
+ * must live until pack_fini(). Returns: 0 or -errno. */
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 	      const struct types_shape *shape, struct coll_buf *out);
-/* The same, always through `pack`. */
+/* As pack_init(), always through `pack`. */
 int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 		     const struct types_shape *shape, struct coll_buf *out);
-/* Bytes [off, off + len) of the packed form; ctx: the pack. 0 or -errno. */
+/* Copies bytes [off, off + len) of the packed form; ctx: the pack. Returns: 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
-/* Write back what is still held, and hold nothing; 0 or -errno. */
+/* Writes the held element back and drops it. Returns: 0 or -errno. */
 int pack_flush(struct pack *pack);
-/* The same for the last time. */
+/* Flushes and ends the pack. Returns: 0 or -errno. */
 int pack_fini(struct pack *pack);
-/* n elements from the first-th on, as packed by the library: n * size bytes at out. 0 or -errno. */
+/* Packs n elements from the first-th on: n * size bytes at out. Returns: 0 or -errno. */
 int pack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, void *out);
 
 #endif

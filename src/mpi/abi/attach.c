@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The host MPI that is served: its functions and the facts of its ABI. */
+/* The functions of the host MPI and the facts of its ABI. */
 #include <dlfcn.h>
 
 #include "mpi/abi/abi.h"
@@ -8,7 +8,8 @@ struct abi abi;
 struct host_functions host;
 __thread int bypass __attribute__((tls_model("initial-exec")));
 
-/* A library that contains its Fortran bindings calls wrappers from inside for the program. */
+/* A host MPI that contains its Fortran bindings calls wrappers from inside on behalf of the
+ * program. */
 static bool has_fortran(const struct host_library *library)
 {
 	uintptr_t bcast = (uintptr_t)dlsym(library->handle, "mpi_bcast_");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The facts of one ABI as struct abi: included once by each of mpich.c, ompi.c, std.c, behind the
- * ABI's own header. */
+/* The facts of one ABI as struct abi. mpich.c, ompi.c and std.c include it behind the ABI's own
+ * header. */
 #ifndef SLUICE_MPI_ABI_DRIVER_H
 #define SLUICE_MPI_ABI_DRIVER_H
 
-/* All but the tables of known datatypes and operations. */
+/* Fills all facts except the tables of known datatypes and operations. */
 static inline void driver_fill(struct abi *out, size_t handle_bytes)
 {
 	*out = (struct abi){

@@ -2,9 +2,9 @@
 /* Brackets around calls of the host MPI that are made while operations may be pending. */
 #include "mpi/abi/abi.h"
 
-/* Where this thread's calls of the library were made, the innermost last. Beyond the last place
- * they are only counted. On another stack (coroutines) one may be taken for left too early: then
- * the library's system calls are looked at, which costs time only. */
+/* Frames of this thread's calls of the host MPI, the innermost last; calls beyond the last entry
+ * are only counted. On another stack (coroutines) an active call may count as ended: then Sluice
+ * checks the host MPI's system calls, which costs time only. */
 static __thread struct {
 	int n;
 	const void *frames[4];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many ranks take part in a collective, and which of them are a rank's neighbours. */
+/* The number of ranks of a collective, and the neighbours of a rank. */
 #include <stdlib.h>
 
 #include "mpi/abi/abi.h"
@@ -39,7 +39,7 @@ int members_count(MPI_Comm comm, enum members which)
 	return host.Comm_size(comm, &n) ? -1 : n;
 }
 
-/* A communicator that is none is the root's as well: what is in doubt counts. */
+/* An invalid communicator counts as the root: in doubt the arguments are significant. */
 bool members_is_root(int root, MPI_Comm comm)
 {
 	int inter, rank;
@@ -53,8 +53,8 @@ bool members_is_root(int root, MPI_Comm comm)
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* For each dimension the rank before this one, then the one after it, as senders and as receivers.
- */
+/* Lists for each dimension the rank before this one, then the rank after it, as senders and as
+ * receivers. */
 static bool list_cart(MPI_Comm comm, int *sources, int *targets)
 {
 	int dims, before, after;
@@ -94,8 +94,7 @@ bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m)
 	       !host.Graph_neighbors(comm, rank, m, targets);
 }
 
-/* Where the ranks before and after this one are the same, libraries differ about what goes where.
- */
+/* Host MPIs order the parts differently where the ranks before and after this one are equal. */
 static bool is_cart_plain(MPI_Comm comm)
 {
 	int dims[DIMS_MAX], periods[DIMS_MAX], coords[DIMS_MAX], n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MPICH ABI (MPICH, Intel MPI, MVAPICH, Cray MPICH): what the front end uses of it. Handles are
- * integers: 2 bits kind, 4 bits object, the rest index or, for built-in datatypes, size and index.
- * test/mpi/programs/abi_check.c compares each value with the libraries' own mpi.h. */
+/* The MPICH ABI (MPICH, Intel MPI, MVAPICH, Cray MPICH), as far as Sluice uses it. Handles are
+ * integers: 2 bits kind, 4 bits object, the rest index or, for built-in datatypes, size and
+ * index. test/mpi/programs/abi_check.c compares each value with the host MPIs' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_MPICH_H
 #define SLUICE_MPI_ABI_MPICH_H
 
@@ -34,7 +34,7 @@ typedef void MPI_Status;
 #define ABI_IN_PLACE      ((void *)-1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)1)
-/* A status: so many numbers, and which of them are what. */
+/* Length of a status and indexes of its members, in ints. */
 #define ABI_STATUS_INTS   5
 #define ABI_STATUS_SOURCE 2
 #define ABI_STATUS_TAG    3
@@ -53,20 +53,20 @@ typedef void MPI_Status;
 #define ABI_ERR_OTHER    15
 #define ABI_ERR_IN_STATUS 17
 #define ABI_ERR_NO_MEM   34
-#define ABI_ERR_CANCEL   16 /* of who cancels a collective: MPI_ERR_INTERN */
+#define ABI_ERR_CANCEL   16 /* result of canceling a collective: MPI_ERR_INTERN */
 
 #define ABI_COMBINER_NAMED      1
 #define ABI_COMBINER_DUP        2
 #define ABI_COMBINER_CONTIGUOUS 3
 #define ABI_COMBINER_RESIZED    18
 
-/* Datatypes carry their size; operations have a kind of their own. Initialises struct
+/* Handles of datatypes carry the size; operations have a kind of their own. Initialises struct
  * abi_predefined. */
 #define ABI_PREDEFINED \
 	.sized_mask = 0xfc000000, .sized_value = 0x4c000000, .shift = 8, .size_bits = 0xff, \
 	.ops = { { 0x58000000, 0x01000000 } }
 
-/* Datatypes that rt computes with: X(name, handle, type of rt's). */
+/* Datatypes that rt computes with: X(name, handle, rt's type). */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, 0x4c000118, GOAL_I8) X(SHORT, 0x4c000203, GOAL_I16) \
 	X(INT, 0x4c000405, GOAL_I32) X(LONG, 0x4c000807, GOAL_I64) \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Open MPI ABI: handles are pointers, predefined ones addresses of objects of the library. */
+/* The Open MPI ABI: handles are pointers; predefined handles are addresses of objects of the
+ * host MPI. */
 #include <dlfcn.h>
 #include <errno.h>
 
@@ -34,7 +35,7 @@ static struct abi_known ops[] = {
 #undef X
 };
 
-/* A program that is not position-independent may hold the objects itself. */
+/* A program that is not position-independent may contain the objects itself. */
 static void *find(const struct host_library *library, const char *symbol)
 {
 	void *object = dlsym(RTLD_DEFAULT, symbol);
@@ -42,7 +43,7 @@ static void *find(const struct host_library *library, const char *symbol)
 	return object ? object : dlsym(library->handle, symbol);
 }
 
-/* A library may lack Fortran's datatypes: their handle is then NULL, which no datatype has. */
+/* A host MPI may lack Fortran's datatypes: their handle is then NULL, which no datatype has. */
 static void find_known(const struct host_library *library, const char *const *symbols,
 		       struct abi_known *known, size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Open MPI ABI: what the front end uses of it. Predefined handles are addresses of objects of
- * the library. test/mpi/programs/abi_check.c compares each value with the libraries' own mpi.h. */
+/* The Open MPI ABI, as far as Sluice uses it. Predefined handles are addresses of objects of the
+ * host MPI. test/mpi/programs/abi_check.c compares each value with the host MPIs' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_OMPI_H
 #define SLUICE_MPI_ABI_OMPI_H
 
@@ -51,7 +51,7 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_IN_PLACE      ((void *)1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
-/* A status: so many numbers, and which of them are what. */
+/* Length of a status and indexes of its members, in ints. */
 #define ABI_STATUS_INTS   6
 #define ABI_STATUS_SOURCE 0
 #define ABI_STATUS_TAG    1
@@ -70,20 +70,19 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_ERR_OTHER    16
 #define ABI_ERR_IN_STATUS 18
 #define ABI_ERR_NO_MEM   39
-#define ABI_ERR_CANCEL   7 /* of who cancels a collective: MPI_ERR_REQUEST */
+#define ABI_ERR_CANCEL   7 /* result of canceling a collective: MPI_ERR_REQUEST */
 
 #define ABI_COMBINER_NAMED      0
 #define ABI_COMBINER_DUP        1
 #define ABI_COMBINER_CONTIGUOUS 2
 #define ABI_COMBINER_RESIZED    17
 
-/* No handle carries a size. Predefined objects lie in the image of the library, or in that of the
- * executable where the linker has copied them; others are on the heap. abi/ompi.c fills in the two
- * images. Initialises struct abi_predefined. */
+/* No handle carries a size. Predefined objects lie in the image of the host MPI, or in the image
+ * of the executable where the linker has copied them; other objects lie on the heap. ompi.c
+ * fills in the two images. Initialises struct abi_predefined. */
 #define ABI_PREDEFINED .sized_value = 1
 
-/* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's).
- */
+/* Datatypes that rt computes with: X(name, end of the symbol after ompi_mpi_, rt's type). */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, "signed_char", GOAL_I8) X(SHORT, "short", GOAL_I16) \
 	X(INT, "int", GOAL_I32) X(LONG, "long", GOAL_I64) \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A buffer with gaps, seen as packed bytes. The library packs whole elements; of an element that a
- * byte range cuts, the packed form is held until another one is cut or the call ends. Its missing
- * bytes come from the buffer, so writing a part of it back changes nothing else.
+ * A buffer with gaps as packed bytes. The host MPI packs whole elements. Of an element that a byte
+ * range cuts, struct pack holds the packed form until a range cuts another element or the call
+ * ends. The buffer supplies its missing bytes, so writing a part back changes no other byte.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,18 +13,18 @@
 #include "mpi/abi/abi.h"
 #include "os/os.h"
 
-enum { BATCH_BYTES = 1 << 30 }; /* what the functions with int counts can surely do */
+enum { BATCH_BYTES = 1 << 30 }; /* within the range of functions with int counts */
 
 static void *element_at(const struct pack *pack, MPI_Count index)
 {
 	return (void *)((uintptr_t)pack->base + (uintptr_t)(index * pack->shape.extent));
 }
 
-/* One element of any size, and at address 0, where some libraries refuse to pack: by a message to
- * ourselves. */
+/* Converts one element of any size, also at address 0, where some host MPIs refuse to pack, by a
+ * message to this rank. */
 static int send_to_self(const struct pack *pack, void *element, void *packed, bool is_unpack)
 {
-	_Alignas(16) char status[256]; /* more than any library's MPI_Status */
+	_Alignas(16) char status[256]; /* larger than any host MPI's MPI_Status */
 	MPI_Datatype bytes = NULL;
 	int rc;
 
@@ -73,7 +73,8 @@ static int unpack_some(const struct pack *pack, void *to, MPI_Count n, const voi
 	return rc ? -EIO : 0;
 }
 
-/* As many elements as one call may convert: one that is larger than a batch goes alone. */
+/* Returns: number of elements that one call may convert: an element larger than a batch goes
+ * alone. */
 static MPI_Count batch(const struct pack *pack, const void *at, MPI_Count n)
 {
 	MPI_Count most = BATCH_BYTES / pack->shape.size;
@@ -147,8 +148,8 @@ static int hold(struct pack *pack, MPI_Count index)
 	return rc;
 }
 
-/* The next piece of [off, off + len): whole elements (then *within is 0 and *n > 0), or bytes
- * [*within, *within + returned) of element *index. */
+/* Finds the next run of [off, off + len): whole elements (then *within is 0 and *n > 0), or
+ * bytes [*within, *within + returned) of element *index. */
 static uint64_t next_piece(const struct pack *pack, uint64_t off, uint64_t len, MPI_Count *index,
 			   uint64_t *within, MPI_Count *n)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the handles of an ABI's predefined datatypes and operations are told from others. Values are
- * numbers here: pointers, or integers of 32 bits whose upper half is zero. */
+/* Recognition of an ABI's predefined datatypes and operations by handle. Handles are numbers
+ * here: pointers, or integers of 32 bits whose upper half is zero. */
 #ifndef SLUICE_MPI_ABI_PREDEFINED_H
 #define SLUICE_MPI_ABI_PREDEFINED_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ABI_LARGEST_BYTES 32 /* of a predefined datatype */
+#define ABI_LARGEST_BYTES 32 /* the largest predefined datatype */
 
 struct abi_range { uintptr_t start, bytes; };
 
@@ -27,13 +27,13 @@ static inline bool abi_range_has(const struct abi_range *r, uintptr_t value)
 	return value - r->start < r->bytes;
 }
 
-/* Is the bound the size? */
+/* Returns: whether the bound is the exact size. */
 static inline bool abi_size_is_exact(const struct abi_predefined *p, uintptr_t type)
 {
 	return (type & p->sized_mask) == p->sized_value;
 }
 
-/* Of a datatype whose handle carries its size. */
+/* Returns: size of a datatype whose handle carries it. */
 static inline uint64_t abi_exact_size(const struct abi_predefined *p, uintptr_t type)
 {
 	uint64_t size = type >> p->shift & p->size_bits;
@@ -41,8 +41,8 @@ static inline uint64_t abi_exact_size(const struct abi_predefined *p, uintptr_t 
 	return p->is_log2 ? (uint64_t)1 << size : size;
 }
 
-/* Size of a predefined datatype, or more; 0: the handle alone does not tell. The upper half of an
- * integer may be undefined. */
+/* Returns: an upper bound of the size of a predefined datatype; 0: the handle does not tell. The
+ * upper half of an integer may be undefined. */
 static inline uint64_t abi_size_bound(const struct abi_predefined *p, uintptr_t type)
 {
 	if (abi_size_is_exact(p, type))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A communicator of this process alone whose errors nobody hears of. */
+/* A communicator of this process alone, which ignores errors. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -7,8 +7,8 @@
 
 __thread int scratch_error __attribute__((tls_model("initial-exec")));
 
-/* A lock of its own: it is held while a communicator is made, and the library may hold locks of its
- * own when it calls delete_comm(). */
+/* A separate lock: Sluice holds it while making the communicator, and the host MPI may hold
+ * locks of its own when it calls delete_comm(). */
 static struct {
 	pthread_mutex_t lock;
 	bool is_made, is_gone;
@@ -23,14 +23,15 @@ void scratch_note_error(void *comm, int *code, ...)
 
 static int make_locked(void)
 {
-	enum { TAG = 0x51c }; /* nobody else's for this call on MPI_COMM_SELF */
+	enum { TAG = 0x51c }; /* unique tag of this call on MPI_COMM_SELF */
 	MPI_Errhandler errhandler = NULL;
 	MPI_Group group = NULL;
 	int rc;
 
 	if (host.Comm_group(abi.comm_self, &group))
 		return -EIO;
-	/* unlike MPI_Comm_dup: copies no attributes, and other threads may use MPI_COMM_SELF */
+	/* unlike MPI_Comm_dup, this copies no attributes, and other threads may use
+	 * MPI_COMM_SELF */
 	rc = host.Comm_create_group(abi.comm_self, group, TAG, &scratch.comm);
 	host.Group_free(&group);
 	if (rc)

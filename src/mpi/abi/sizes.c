@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Is a call too small to be executed? By what the datatype's handle tells, or has taught. */
+/* The check for small calls, by the datatype's handle or its known size. */
 #include "mpi/abi/abi.h"
 
 struct sizes types_sizes;

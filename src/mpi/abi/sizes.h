@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sizes: of predefined datatypes whose handles do not tell, as the library has told them once. Any
- * thread; no lock, and nothing is ever forgotten: of two whose places are the same the second is
- * asked for each time.
+ * sizes: the sizes of predefined datatypes whose handles do not carry them, as the host MPI
+ * reports them once.
+ *
+ * Threads: any; lock-free. The table never drops an entry: of two datatypes with one place Sluice
+ * asks the host MPI for the second each time.
  */
 #ifndef SLUICE_MPI_SIZES_H
 #define SLUICE_MPI_SIZES_H
@@ -14,7 +16,7 @@ enum { SIZES = 64 };
 
 struct sizes {
 	struct sizes_entry {
-		_Atomic uintptr_t handle; /* 0: free; SIZES_BUSY: not there yet */
+		_Atomic uintptr_t handle; /* 0: free; SIZES_BUSY: being written */
 		uint64_t bytes;
 	} entries[SIZES];
 };
@@ -25,7 +27,7 @@ static inline uint32_t sizes_place(uintptr_t handle)
 	return (uint32_t)((uint64_t)handle * 0x9e3779b97f4a7c15u >> 58);
 }
 
-/* 0: not known. */
+/* Returns: the size; 0: unknown. */
 static inline uint64_t sizes_find(const struct sizes *s, uintptr_t handle)
 {
 	const struct sizes_entry *e = &s->entries[sizes_place(handle)];

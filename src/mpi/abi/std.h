@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ABI of the MPI 5 standard (libmpi_abi): what the front end uses of it. Predefined handles are
- * small numbers in pointer types; those of fixed-size datatypes carry log2 of the size.
- * test/mpi/programs/abi_check.c compares each value with the libraries' own mpi.h. */
+/* The ABI of the MPI 5 standard (libmpi_abi), as far as Sluice uses it. Predefined handles are
+ * small numbers in pointer types; handles of fixed-size datatypes carry log2 of the size.
+ * test/mpi/programs/abi_check.c compares each value with the host MPIs' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_STD_H
 #define SLUICE_MPI_ABI_STD_H
 
@@ -34,7 +34,7 @@ typedef void MPI_Status;
 #define ABI_IN_PLACE      ((void *)1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
-/* A status: so many numbers, and which of them are what. */
+/* Length of a status and indexes of its members, in ints. */
 #define ABI_STATUS_INTS   8
 #define ABI_STATUS_SOURCE 0
 #define ABI_STATUS_TAG    1
@@ -53,7 +53,7 @@ typedef void MPI_Status;
 #define ABI_ERR_OTHER    16
 #define ABI_ERR_IN_STATUS 19
 #define ABI_ERR_NO_MEM   39
-#define ABI_ERR_CANCEL   17 /* of who cancels a collective: MPI_ERR_INTERN, as MPICH has it */
+#define ABI_ERR_CANCEL   17 /* result of canceling a collective: MPI_ERR_INTERN, as in MPICH */
 
 #define ABI_COMBINER_NAMED      101
 #define ABI_COMBINER_DUP        102
@@ -66,7 +66,7 @@ typedef void MPI_Status;
 	.sized_mask = ~(uintptr_t)0x3f, .sized_value = 0x240, .shift = 3, .size_bits = 7, \
 	.is_log2 = true, .types = { { 0, 0x1000 } }, .ops = { { 0, 0x1000 } }
 
-/* Datatypes that rt computes with: X(name, handle, type of rt's). */
+/* Datatypes that rt computes with: X(name, handle, rt's type). */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, 0x244, GOAL_I8) X(SHORT, 0x208, GOAL_I16) X(INT, 0x209, GOAL_I32) \
 	X(LONG, 0x20a, GOAL_I64) X(LONG_LONG, 0x20b, GOAL_I64) X(INT8_T, 0x240, GOAL_I8) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a datatype looks like in memory. The answer for a derived one is kept as its attribute. */
+/* The layout of a datatype. An attribute of a derived datatype caches the answer. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 #include "mpi/abi/abi.h"
 
 enum {
-	PROBE_BYTES = 1 << 20, /* larger elements are looked at by how they were made */
-	PROBE_PASSES = 3,      /* an offset below PROBE_BYTES has so many bytes */
+	PROBE_BYTES = 1 << 20, /* the constructor tells the layout of larger elements */
+	PROBE_PASSES = 3,      /* bytes of an offset below PROBE_BYTES */
 };
 
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
@@ -32,7 +32,7 @@ uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, MPI_Comm scratch,
 			unsigned char *code, unsigned char *packed)
 {
-	/* packing moves bytes as they are: number them, and see where each number comes out */
+	/* packing preserves bytes: number the bytes, and read where each number comes out */
 	struct pack pack = {
 		.base = (void *)((uintptr_t)code - (uintptr_t)shape->true_lb),
 		.datatype = datatype,
@@ -79,8 +79,8 @@ struct origin {
 	MPI_Datatype old;
 };
 
-/* How a datatype with one old datatype was made, by either generation of functions: the first one
- * refuses what was made with large counts. 0, or -errno for every other combiner. */
+/* Finds how a datatype with one old datatype was made, by either generation of functions: the
+ * first refuses datatypes of large counts. Returns: 0, or -errno for every other combiner. */
 static int origin_get(MPI_Datatype datatype, struct origin *out)
 {
 	MPI_Count ints = 0, addresses = 0, counts = 0, types = 0, large[3] = { 0 };
@@ -112,7 +112,7 @@ static int origin_get(MPI_Datatype datatype, struct origin *out)
 	return 0;
 }
 
-/* What get_contents gave: predefined datatypes must not be freed, others must. */
+/* Frees the datatypes of get_contents, except predefined ones. */
 static void origin_put(struct origin *origin)
 {
 	int n[3], combiner;
@@ -130,7 +130,7 @@ static void origin_put(struct origin *origin)
 
 static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth);
 
-/* Elements that are too large to be tried: only what is evident. */
+/* Judges elements that are too large to probe: true in evident cases only. */
 static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 {
 	struct origin origin = { 0 };
@@ -152,14 +152,14 @@ static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 	return in_order;
 }
 
-/* shape->size equals the true extent */
+/* Context: shape->size equals the true extent. */
 static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth)
 {
 	if (types_bound(datatype) || !shape->size)
 		return true;
 	if (shape->size <= PROBE_BYTES && is_in_order_by_probe(datatype, shape))
 		return true;
-	/* below the top it may be not committed, which some libraries refuse to pack */
+	/* an inner datatype may not be committed, and some host MPIs refuse to pack it */
 	return (depth || shape->size > PROBE_BYTES) && is_in_order_by_origin(datatype, depth);
 }
 
@@ -196,9 +196,8 @@ static int ensure_keyval(void)
 	return rc ? -EIO : 0;
 }
 
-/* Would the library communicate with it? Asked by communicating nothing, on nobody's communicator.
- * MPI_Gather is what checks in all libraries: in some, packing does not, nor MPI_Bcast of nothing.
- */
+/* Asks the host MPI, by an empty call on the scratch communicator, whether it communicates with
+ * the datatype. MPI_Gather checks in all host MPIs; packing and an empty MPI_Bcast do not. */
 static bool is_committed(MPI_Datatype datatype)
 {
 	MPI_Comm scratch;
@@ -251,12 +250,12 @@ static int recall(MPI_Datatype datatype, struct types_shape *out)
 
 	if (rc || is_kept(datatype, out, &rc) || rc)
 		return rc;
-	/* one thread at a time: what has been kept stays until the datatype goes */
+	/* one thread at a time: the cached shape lives as long as the datatype */
 	pthread_mutex_lock(&lock);
 	if (!is_kept(datatype, out, &rc) && !rc) {
 		rc = examine(datatype, out);
 		if (!rc)
-			keep(datatype, out); /* else it is examined again next time */
+			keep(datatype, out); /* without the attribute the next call probes again */
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;

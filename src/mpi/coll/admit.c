@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A collective that may be taken, step by step: see take.h.
+ * Admission of a collective, step by step: see coll_op.h.
  *
- * Local checks (a datatype that is not committed, a root out of range) come before
- * comm_state_connect(), which is collective; after it only facts that all ranks share decide.
+ * Local checks (a datatype that is not committed, a root out of range) precede
+ * comm_state_connect(), which is collective. After it only facts that all ranks share decide.
  */
 #include <errno.h>
 
@@ -16,7 +16,7 @@
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
 #define IS_NEW                                                                                     \
 	"it wins in buffers that are used again only, which these are not on all ranks so far"
-#define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
+#define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
 static bool has_root(enum coll kind)
@@ -25,10 +25,10 @@ static bool has_root(enum coll kind)
 			       1u << COLL_SCATTER | 1u << COLL_SCATTERV | 1u << COLL_REDUCE);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------ */
 
-/* The communicator's state when it is one that we may serve. Local. False: pass on, or, with *rc
- * set, the library has reported an error already. */
+/* Finds the communicator's state. Local. Returns: false: pass the call on, or, with *rc set, the
+ * host MPI has already reported an error. */
 static bool look_at_comm(struct coll_op *t, int *rc)
 {
 	const struct coll_args *args = &t->args;
@@ -47,7 +47,7 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 	return true;
 }
 
-/* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
+/* Interprets MPI_IN_PLACE: see struct coll_call. */
 static void look_at_place(struct coll_op *t)
 {
 	struct coll_args *args = &t->args;
@@ -85,7 +85,7 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 
 	*rc = 0;
 	t->args = *args;
-	/* before anybody is asked about the communicator */
+	/* before any question about the communicator */
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
@@ -103,7 +103,7 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 	       trace_rejected(IS_WRONG);
 }
 
-/* ---- doing ------------------------------------------------------------------------------- */
+/* ---- execution --------------------------------------------------------------------------- */
 
 int coll_prepare(struct coll_op *t)
 {
@@ -113,7 +113,7 @@ int coll_prepare(struct coll_op *t)
 		.kind = t->args.kind,
 		.root = has_root(t->args.kind) ? t->args.root : -1,
 		.in_place =
-			t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
+			t->in_place || t->has_root_mismatch, /* rt copies no own part */
 		.bytes = t->bytes,
 		.name = t->args.name,
 		.site = t->args.caller,
@@ -124,7 +124,7 @@ int coll_prepare(struct coll_op *t)
 	return err;
 }
 
-/* What rt says, as the program is to see it: through the communicator's error handler. */
+/* Turns rt's result into the program's, through the communicator's error handler. */
 static int conclude(MPI_Comm comm, int err)
 {
 	int code = err == -EREMOTEIO ? abi.err_truncate
@@ -137,8 +137,8 @@ static int conclude(MPI_Comm comm, int err)
 	return code;
 }
 
-/* The others are served; the library puts the root's part of a gather, and says what it thinks of
- * it. */
+/* Sluice has executed the other ranks' parts. The host MPI copies the root's part of the gather
+ * and reports its error. */
 static int conclude_odd(const struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
@@ -190,7 +190,8 @@ void coll_count_decision(enum coll kind, bool is_taken)
 	base_count(counters[is_taken][kind], 1);
 }
 
-/* What only buffers that are used again would make faster: a program may never call it twice. */
+/* A call that gains from Sluice only when its buffers are used again: the program may never
+ * repeat it. */
 static bool is_too_early(struct coll_op *t)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
@@ -199,7 +200,7 @@ static bool is_too_early(struct coll_op *t)
 	       t->cs->passed_calls++ < FIRST_PASSED;
 }
 
-/* 1; 0: it is the library's after all; -errno. */
+/* Returns: 1: executed; 0: the host MPI executes the call; -errno. */
 static int prepare_and_run(struct coll_op *t)
 {
 	int err = coll_prepare(t), ret;
@@ -267,6 +268,6 @@ int coll_passed(const struct coll_args *args, int rc)
 {
 	if (base_unlikely(args->traced.is_call) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
-		trace_bytes(args_message_bytes(args)); /* it was passed on before anybody asked */
+		trace_bytes(args_message_bytes(args)); /* passed on before op->bytes is known */
 	return traced_end(&args->traced, rc);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a collective sends and receives: from the program's arguments to parts of a buffer. */
+/* Buffers of a collective: from the program's arguments to parts of a buffer. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "mpi/coll/coll_op.h"
 #include "os/os.h"
 
-/* ---- looking: nothing is asked of anybody else --------------------------------------------- */
+/* ---- checks: local ------------------------------------------------------------------------- */
 
 const struct arg_buf *args_message(const struct coll_args *args)
 {
@@ -24,7 +24,7 @@ const struct arg_buf *args_message(const struct coll_args *args)
 	case COLL_ALLTOALL:
 	case COLL_REDUCE_SCATTER_BLOCK:
 		return &args->recv;
-	default: /* a matter of the rank, or of all counts */
+	default: /* depends on the rank, or on all counts */
 		return NULL;
 	}
 }
@@ -40,18 +40,19 @@ uint64_t args_message_bytes(const struct coll_args *args)
 	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
 }
 
-/* An address that the library would not refuse. With a derived datatype, displacements may be
+/* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
  * addresses. */
 static bool is_address(const void *at, const struct types_shape *shape)
 {
 	return at != abi.in_place && (at || shape->true_lb);
 }
 
-/* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
+/* Tries the collective with a few bytes, one buffer for both sides, on the scratch communicator.
+ * Returns: the host MPI's error code. */
 static int try_alias(enum coll kind, MPI_Comm scratch)
 {
 	char at[2] = { 0 };
-	int two = 2; /* some look only where there are several */
+	int two = 2; /* some host MPIs check only several parts */
 
 	switch (kind) {
 	case COLL_GATHER:
@@ -74,13 +75,13 @@ static int try_alias(enum coll kind, MPI_Comm scratch)
 		return host.Scan(at, at, 2, abi.byte, abi.bor, scratch);
 	case COLL_EXSCAN:
 		return host.Exscan(at, at, 2, abi.byte, abi.bor, scratch);
-	default: /* the parts of lists may well lie apart */
+	default: /* parts of lists may be disjoint */
 		return 0;
 	}
 }
 
-/* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask.
- * Wrong programs only. */
+/* Some host MPIs refuse a send buffer that is the receive buffer, others do not: ask this one.
+ * Context: wrong programs only. */
 static bool is_alias_refused(const struct coll_args *args)
 {
 	const struct arg_buf *send = &args->send, *recv = &args->recv;
@@ -96,13 +97,13 @@ static bool is_alias_refused(const struct coll_args *args)
 	return rc;
 }
 
-/* Where the ranks know each other's counts, nothing to send or receive is the library's affair. */
+/* Where ranks know each other's counts, the host MPI executes a call without data. */
 static bool allows_none(enum coll kind)
 {
 	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
 }
 
-/* The elements that a list counts, -1 when the library would refuse it. */
+/* Returns: sum of a list of counts; -1 when the host MPI would refuse the list. */
 static MPI_Count sum_of(const struct bufref *s)
 {
 	MPI_Count sum = 0;
@@ -118,7 +119,7 @@ static MPI_Count sum_of(const struct bufref *s)
 	return sum;
 }
 
-/* Of each a datatype of its own. */
+/* Checks parts with a datatype each. */
 static bool looks_right_parts(struct bufref *s)
 {
 	struct types_shape shape;
@@ -137,14 +138,14 @@ static bool looks_right_parts(struct bufref *s)
 	return true;
 }
 
-/* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
+/* A rank of a reduce_scatter may receive nothing, and then names no receive buffer. */
 static bool gets_none(const struct coll_op *t, const struct bufref *s)
 {
 	return s == &t->recv && s->given->form == ARG_SUM &&
 	       !list_get(s->given->counts, t->cs->rank);
 }
 
-/* Would the library send from, or receive into, this? Then its shape, too. */
+/* Checks whether the host MPI accepts a buffer, and describes its shape. */
 static bool looks_right(const struct coll_op *t, struct bufref *s)
 {
 	const struct arg_buf *given = s->given;
@@ -160,13 +161,13 @@ static bool looks_right(const struct coll_op *t, struct bufref *s)
 	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
 }
 
-/* What the first rank names there may be anything. */
+/* The first rank of an exclusive scan receives nothing; its buffer may be invalid. */
 static bool gets_nothing(const struct coll_op *t)
 {
 	return t->args.kind == COLL_EXSCAN && !t->cs->rank && !t->in_place;
 }
 
-/* Which sides mean something on this rank. */
+/* Finds the buffers that are significant on this rank. */
 static void find_sides(struct coll_op *t)
 {
 	const struct coll_args *args = &t->args;
@@ -189,8 +190,7 @@ static void find_sides(struct coll_op *t)
 	}
 }
 
-/* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be
- * taken. */
+/* Returns: bytes of one rank's message as all ranks know them; 0: unknown, or not admissible. */
 static uint64_t shared_bytes(const struct coll_op *t)
 {
 	const struct coll_args *args = &t->args;
@@ -230,7 +230,8 @@ bool bufrefs_init(struct coll_op *t)
 	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->cs->size;
 }
 
-/* The root's own part of a gather may not fit its place: the others are served all the same. */
+/* The root's own part of a gather may not fit its place; Sluice still executes the parts of the
+ * other ranks. */
 static bool looks_right_odd(struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send;
@@ -254,7 +255,7 @@ bool bufrefs_check(struct coll_op *t)
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
-/* Element counts and places of a side's pieces, whatever its form. */
+/* Element counts and places of a side's parts, in whatever form the call gives them. */
 struct piece {
 	MPI_Count count;
 	__int128 at; /* bytes from the buffer's address to the first element */
@@ -283,7 +284,7 @@ static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
 	return shape->in_order && (count == 1 || shape->extent == shape->size);
 }
 
-/* The same count for each of n, and the first of them at `at`: one run of elements. */
+/* Each of n parts has `count` elements, from the first on: one run of elements. */
 static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_side *out)
 {
 	uint64_t bytes = (uint64_t)(count * s->shape.size);
@@ -295,7 +296,7 @@ static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_sid
 			 &out->buf);
 }
 
-/* One run of elements, cut by a list. */
+/* A list cuts one run of elements into parts. */
 static int prepare_sum(struct bufref *s, struct coll_side *out)
 {
 	uint64_t at = 0;
@@ -311,9 +312,8 @@ static int prepare_sum(struct bufref *s, struct coll_side *out)
 			 &out->buf);
 }
 
-/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
- * Pieces that follow each other, in either direction, have nothing between them; of others it is
- * not asked. */
+/* Describes the parts of a list in place. Returns: false when parts have gaps or too much memory
+ * lies between them. Parts that are adjacent, in either direction, have no memory between them. */
 static bool prepare_hull(struct bufref *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
@@ -347,7 +347,7 @@ static bool prepare_hull(struct bufref *s, struct coll_side *out)
 	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
 }
 
-/* ---- several pieces, packed one after the other ------------------------------------------ */
+/* ---- several parts, packed one after the other ------------------------------------------- */
 
 static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, char *at,
 		       bool is_unpack)
@@ -409,7 +409,7 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 	return ret;
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- preparation ------------------------------------------------------------------------- */
 
 static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
 {
@@ -428,7 +428,7 @@ static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *o
 	out->parts = s->parts;
 	switch (given->form) {
 	case ARG_EACH:
-		/* of a reduction each rank keeps one */
+		/* each rank keeps one part of a reduction */
 		return prepare_run(s, given->count,
 				   coll_is_reduce(t->args.kind) && s == &t->recv ? 1 : s->n, out);
 	case ARG_SUM:
@@ -495,7 +495,7 @@ static int finish_side(struct bufref *s)
 	if (s->parts != s->inline_parts)
 		free(s->parts);
 	last = s->pack.element ? pack_fini(&s->pack) : 0;
-	/* it may be prepared once more, and finished before it got as far */
+	/* a call may be prepared again, and closed before it gets here */
 	s->packs.of = NULL;
 	s->parts = s->inline_parts;
 	s->pack.element = NULL;

@@ -27,14 +27,14 @@
 #include "rt/collective.h"
 #include "rt/requests.h"
 
-/* What functions.table says about a buffer. */
+/* Form of a buffer in functions.table. */
 enum arg_form {
 	ARG_NONE,
 	ARG_BUF,   /* count elements */
-	ARG_EACH,  /* as many for each of `which` */
+	ARG_EACH,  /* count elements for each of `which` */
 	ARG_PART,  /* counts and displacements in elements */
-	ARG_PARTS, /* in bytes, with types */
-	ARG_SUM,   /* the sum of their counts */
+	ARG_PARTS, /* counts, displacements in bytes, datatypes */
+	ARG_SUM,   /* one run of as many elements as all counts together */
 };
 
 struct arg_buf {
@@ -45,7 +45,7 @@ struct arg_buf {
 	struct list counts, displs;
 	enum arg_form form;
 	enum members which;
-	bool at_root; /* means something at the root only */
+	bool at_root; /* significant at the root only */
 };
 
 #define ARG_INIT_BUF(at_, count_, type_)                                                           \
@@ -68,22 +68,22 @@ struct coll_args {
 	const char *name;   /* "MPI_Bcast" */
 	const void *caller; /* return address of the call */
 	MPI_Comm comm;
-	int root;           /* -1: it has none */
-	MPI_Op op;          /* of reductions */
+	int root;           /* -1: the collective has no root */
+	MPI_Op op;          /* operation of a reduction */
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
 	struct traced traced;
 };
 
-#define BUFREF_PARTS_INLINE 16 /* more are allocated */
+#define BUFREF_PARTS_INLINE 16 /* further parts are allocated */
 
 /* One buffer of a call that Sluice executes. */
 struct bufref {
 	const struct arg_buf *given;
-	bool is_used;              /* it means something on this rank */
+	bool is_used;              /* significant on this rank */
 	int n;                     /* parts: one a rank, or one a neighbour */
 	struct types_shape shape;  /* of given->type */
-	struct pack pack;          /* one datatype, gaps */
-	struct packs {             /* several pieces with gaps, one after the other */
+	struct pack pack;          /* for one datatype with gaps */
+	struct packs {             /* for several parts with gaps, one after the other */
 		struct pack *of;
 		const struct coll_part *parts; /* their places in the packed form */
 		int n;
@@ -91,7 +91,7 @@ struct bufref {
 	struct coll_part *parts, inline_parts[BUFREF_PARTS_INLINE];
 };
 
-/* What a reduction computes, by reduce_check(); GOAL_NOP: the host MPI computes it. */
+/* The computation of a reduction, by reduce_check(); GOAL_NOP: the host MPI computes it. */
 struct reduce_args {
 	MPI_Op op;
 	MPI_Datatype type;
@@ -100,37 +100,37 @@ struct reduce_args {
 	enum goal_dtype known_type;
 };
 
-/* A call that Sluice executes. It has addresses of its own members, so that it stays where it is
- * until coll_complete(). */
+/* A call that Sluice executes. It points to its own members and must not move until
+ * coll_complete(). */
 struct coll_op {
 	struct coll_args args;
 	struct comm_state *cs;
 	bool is_root, in_place;
-	bool has_root_mismatch; /* a gather's root: its own part does not fit its place; a wrong
-				   program */
-	uint64_t bytes; /* one rank's message, as all ranks know it; 0: they do not */
+	bool has_root_mismatch; /* at a gather's root: its own part does not fit its place (a
+				   wrong program) */
+	uint64_t bytes; /* of one rank's message, as all ranks know it; 0: unknown */
 	struct bufref send, recv;
 	struct reduce_args reduce;
 	int *neighbours; /* allocated: those that send, then those that receive */
 	struct coll_call call; /* for rt; from coll_prepare() on */
 };
 
-/* The whole of a blocking call. True: executed, and *rc is what it returns. False: the host MPI's,
- * whose result coll_passed() is to get. */
+/* Executes a blocking call. Returns: true, and *rc for the program; false: the caller calls the
+ * host MPI and gives its result to coll_passed(). */
 bool coll_execute(struct coll_args *args, int *rc);
 int coll_passed(const struct coll_args *args, int rc); /* returns rc */
 
-/* May Sluice execute a call of these sizes, as far as this rank can see? Copies *args. False: no,
- * or, with *rc set, the host MPI has already reported an error. */
+/* Decides as far as this rank can tell whether Sluice may execute the call, and copies *args.
+ * Returns: false: no, or, with *rc set, the host MPI has already reported an error. */
 bool coll_admit(struct coll_op *op, const struct coll_args *args, const struct coll_gate *gate,
 		int *rc);
-/* Returns: 0 or -errno; coll_complete() is due in any case, with rt's result. */
+/* Returns: 0 or -errno. coll_complete() must follow in both cases. */
 int coll_prepare(struct coll_op *op);
-/* Returns: what the program is to get; the communicator's error handler has been called. */
+/* Returns: the program's result, after the communicator's error handler has run. */
 int coll_complete(struct coll_op *op, int err);
-/* The same, where it will be executed again as it was prepared. */
+/* As coll_complete(), for a call that will be executed again as prepared. */
 int coll_complete_turn(struct coll_op *op, int err);
-/* For the counters. */
+/* Counts a decision. */
 void coll_count_decision(enum coll kind, bool is_admitted);
 
 static inline bool coll_is_neighborhood(enum coll kind)
@@ -140,28 +140,28 @@ static inline bool coll_is_neighborhood(enum coll kind)
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 
-/* Which buffers there are, and op->bytes; op->cs, is_root and in_place are known. False: pass on.
- */
+/* Finds the buffers and op->bytes from op->cs, is_root and in_place. Returns: false: pass the
+ * call on. */
 bool bufrefs_init(struct coll_op *op);
-/* Would the host MPI accept the rest? False: pass on. */
+/* Returns: whether the host MPI would accept the remaining arguments. False: pass the call on. */
 bool bufrefs_check(struct coll_op *op);
-/* op->call.send and recv. Returns: 0 or -errno; bufrefs_close() is due in any case. */
+/* Fills op->call.send and recv. bufrefs_close() must follow. Returns: 0 or -errno. */
 int bufrefs_open(struct coll_op *op);
 /* Returns: 0 or -errno. */
 int bufrefs_close(struct coll_op *op);
-/* Writes held elements to the program's memory, and reads them anew next time. Returns: 0 or
+/* Writes held elements to the program's memory; the next use reads them again. Returns: 0 or
  * -errno. */
 int bufrefs_flush(struct coll_op *op);
-/* The buffer that says how long one rank's message is, on this rank; NULL: none does. */
+/* Returns: the buffer that determines the length of one rank's message on this rank, or NULL. */
 const struct arg_buf *args_message(const struct coll_args *args);
-/* For the trace: bytes of one rank's message as far as this rank alone can tell, else 0. */
+/* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
 uint64_t args_message_bytes(const struct coll_args *args);
 
 /* ---- reduce.c ---------------------------------------------------------------------------- */
 
-/* Would the host MPI compute this? False: pass on. */
+/* Returns: whether the host MPI would compute this reduction. False: pass the call on. */
 bool reduce_check(struct coll_op *op);
-/* op->call.reduce. Returns: 0 or -errno. */
+/* Fills op->call.reduce. Returns: 0 or -errno. */
 int reduce_prepare(struct coll_op *op);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and stop of the runtime, and what is kept with each communicator. */
+/* Start and stop of the runtime, and the state of each communicator. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -10,12 +10,12 @@
 #include "mpi/coll/comm_state.h"
 
 static struct {
-	pthread_mutex_t lock; /* protects the rest */
+	pthread_mutex_t lock; /* protects all other fields */
 	bool is_started, is_stopped;
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
 	struct comm_state *comms;
-	struct comm_state *gone; /* of the library's they still have something */
+	struct comm_state *gone; /* states that still hold objects of the host MPI */
 } session = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 const struct multinode_ops *multinode;
@@ -28,7 +28,7 @@ static void tidy(void);
 
 /* ---- stop -------------------------------------------------------------------------------- */
 
-/* A copy of a communicator starts without our attributes. */
+/* A copy of a communicator starts without the attributes of Sluice. */
 static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *flag)
 {
 	*flag = 0;
@@ -40,21 +40,21 @@ static void end_requests(struct comm_state *cs)
 	if (cs->rt)
 		rt_requests_end(cs->rt);
 	else if (cs->multinode && !multinode->end(cs->multinode))
-		cs->multinode = NULL; /* its thread waits inside it for ever */
+		cs->multinode = NULL; /* the thread never leaves the state */
 	if (cs->lanes)
 		rt_requests_end(cs->lanes);
 }
 
-/* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, also when nobody has
- * intercepted it. Attributes set later than ours are deleted earlier: their owners' last
- * collectives are still served. Those of other communicators may be deleted after us. */
+/* MPI_Finalize first deletes the attributes of MPI_COMM_SELF, also when no tool intercepts
+ * MPI_Finalize. The host MPI deletes later attributes earlier, so Sluice still executes the last
+ * collectives of their owners. Attributes of other communicators may be deleted after this one. */
 static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	pthread_mutex_lock(&session.lock);
 	for (struct comm_state *cs = session.comms; cs; cs = cs->next)
 		end_requests(cs);
 	pthread_mutex_unlock(&session.lock);
-	request_stop_all(); /* requests give back what they hold */
+	request_stop_all(); /* requests free their resources */
 	pthread_mutex_lock(&session.lock);
 	for (struct comm_state *cs = session.comms; cs; cs = cs->next) {
 		rt_comm_destroy(cs->rt);
@@ -86,9 +86,8 @@ static void unlink_locked(struct comm_state *cs)
 	}
 }
 
-/* What the library has to be called for waits for tidy(): this may be in the middle of a call of
- * its, with its locks held (MPICH lets go of a communicator in the MPI_Wait that ends the last
- * operation on it). */
+/* tidy() makes the calls of the host MPI later: this callback may run inside the host MPI, with
+ * its locks held (MPICH frees a communicator in the MPI_Wait that completes its last operation). */
 static void destroy_comm(struct comm_state *cs)
 {
 	rt_comm_destroy(cs->rt);
@@ -176,8 +175,8 @@ static int create_keyvals_locked(void)
 	return 0;
 }
 
-/* A program that uses sessions only has no world whose members could be told from others: it is
- * left alone, see are_all_with_us(). */
+/* A program that uses only MPI sessions has no MPI_COMM_WORLD, so Sluice cannot tell its members
+ * from other processes and stays out: see are_all_with_us(). */
 void session_start(void)
 {
 	int rank = -1, provided = -1;
@@ -253,12 +252,12 @@ int comm_state_get(MPI_Comm comm, struct comm_state **out)
 	return rc;
 }
 
-/* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever
- * looks at a communicator with such members sees some that are not of its own world. */
+/* Processes that joined later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. A rank
+ * of a communicator with such members finds members outside its own world. */
 static bool are_all_with_us(struct comm_state *cs)
 {
 	size_t n = (size_t)cs->size;
-	int *ranks = (int *)cs->words; /* two a rank */
+	int *ranks = (int *)cs->words; /* two entries a rank */
 	MPI_Group group = NULL, world = NULL;
 	bool all = false;
 
@@ -316,13 +315,13 @@ bool session_is_thread_multiple(void)
 	return session.is_multiple;
 }
 
-/* ---- the library's progress -------------------------------------------------------------- */
+/* ---- progress of the host MPI ------------------------------------------------------------- */
 
 /*
- * A rank that waits in a collective owes the library its progress: a peer may be on its way here
- * only after a message of ours has been taken. Testing a request that is not complete is the one
- * call that makes every library progress on all its messages (MPI_Iprobe does not: MPICH looks only
- * where such a message could come from); a generalized request is one that no message can complete.
+ * A rank that waits in a collective must make the host MPI progress: a peer may reach the
+ * collective only after this rank has received its message. In every host MPI, testing an
+ * incomplete request progresses all messages (MPI_Iprobe does not: MPICH polls only where such a
+ * message could arrive). No message completes a generalized request.
  */
 static int query_pending(void *extra, MPI_Status *status) { return 0; }
 static int free_pending(void *extra) { return 0; }
@@ -359,9 +358,9 @@ static void end_pending(struct comm_state *cs)
 	bypass--;
 }
 
-/* ---- communicators, served --------------------------------------------------------------- */
+/* ---- connecting ---------------------------------------------------------------------------- */
 
-/* All ranks have a topology, or none. 0 or -errno. */
+/* The ranks agree whether all have a topology. Returns: 0 or -errno. */
 static int agree_on_neighbours(struct comm_state *cs)
 {
 	int64_t fit = 0;
@@ -433,7 +432,7 @@ bool comm_state_is_freed(struct comm_state *cs)
 	return is;
 }
 
-/* ---- requests that want it ---------------------------------------------------------------- */
+/* ---- credit of nonblocking calls ------------------------------------------------------------ */
 
 void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a reduction computes: by rt where it knows operation and type, else by the library, on
- * elements as the program sees them. */
+/* Operation and datatype of a reduction. rt computes known ones; the host MPI computes the
+ * others, on elements in the layout of the program. */
 #include <errno.h>
 #include <limits.h>
 
@@ -8,11 +8,11 @@
 #include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
-enum { LARGEST = 64 }; /* more bytes than any predefined datatype has */
+enum { LARGEST = 64 }; /* bytes; no predefined datatype is larger */
 
-/* ---- which operation, which type --------------------------------------------------------- */
+/* ---- operation and datatype --------------------------------------------------------------- */
 
-/* Negative: rt does not know it. */
+/* Returns: rt's value of a handle; negative: unknown. */
 static int known_value(const struct abi_known *known, size_t n, const void *handle)
 {
 	for (size_t i = 0; i < n; i++)
@@ -35,7 +35,7 @@ static enum goal_type op_of(MPI_Op op)
 	return type < 0 ? GOAL_NOP : (enum goal_type)type;
 }
 
-/* Both, or neither: what MPI allows and rt computes. */
+/* Finds the pair that MPI allows and rt computes, or neither. */
 static void find_kernel(const struct coll_op *t, enum goal_type *out_op, enum goal_dtype *out_type)
 {
 	MPI_Datatype datatype = t->reduce.type;
@@ -55,8 +55,8 @@ static void find_kernel(const struct coll_op *t, enum goal_type *out_op, enum go
 	*out_type = type;
 }
 
-/* Does the library know how to apply a predefined operation to this? Asked by doing it, on nobody's
- * communicator. */
+/* Asks the host MPI, by a reduction on the scratch communicator, whether it applies a predefined
+ * operation to the datatype. */
 static bool is_known_to_library(const struct coll_op *t)
 {
 	_Alignas(16) char in[LARGEST] = { 0 }, out[LARGEST];
@@ -71,7 +71,7 @@ static bool is_known_to_library(const struct coll_op *t)
 	return !rc;
 }
 
-/* By MPI's rules all ranks give the same operation and the same datatype here. */
+/* MPI requires that all ranks give equal operations and datatypes. */
 bool reduce_check(struct coll_op *t)
 {
 	const struct types_shape *shape = &t->recv.shape;
@@ -90,14 +90,14 @@ bool reduce_check(struct coll_op *t)
 	return t->reduce.known_op != GOAL_NOP || is_known_to_library(t);
 }
 
-/* ---- by the library ---------------------------------------------------------------------- */
+/* ---- computed by the host MPI ------------------------------------------------------------ */
 
 static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 {
 	const struct reduce_args *f = ctx;
 	int rc = 0;
 
-	bypass++; /* the program's own function may call MPI */
+	bypass++; /* the program's operation may call MPI */
 	while (count && !rc) {
 		uint64_t n = base_min_u64(count, INT_MAX);
 

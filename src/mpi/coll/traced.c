@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which calls are recorded one by one, and which are counted. */
+/* The choice between recording a call and counting it. */
 #include "mpi/coll/traced.h"
 
 static uint64_t size_of(uintptr_t type)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Around a call of the program's that may be traced (trace/). Private to take.c and traced.c. */
+/* Brackets around a call that trace/ may record. Private to mpi/coll. */
 #ifndef SLUICE_MPI_TRACED_H
 #define SLUICE_MPI_TRACED_H
 
@@ -10,17 +10,17 @@
 struct traced {
 	const char *name;
 	const void *site;
-	uint64_t since; /* a small call that is timed */
-	bool is_call;   /* another one that is traced */
+	uint64_t since; /* start of a small call that is timed; else 0 */
+	bool is_call;   /* a larger call that is recorded */
 };
 
 bool traced_begin_on(struct traced *t, MPI_Datatype datatype, MPI_Count count,
 		     uint64_t threshold_bytes);
 
 /*
- * A call to the function `name` that will return to `site`; datatype and count: of one rank's
- * message. True: it is below the threshold, so the library's without another look (never when
- * nothing is traced). traced_end() is due in any case.
+ * Begins a call of the function `name` that returns to `site`; datatype and count describe one
+ * rank's message. traced_end() must follow. Returns: true: the call is below the threshold and
+ * goes to the host MPI without another check (never when the trace is off).
  */
 static inline bool traced_begin(struct traced *t, const char *name, const void *site,
 				MPI_Datatype datatype, MPI_Count count, uint64_t threshold_bytes)
@@ -29,7 +29,7 @@ static inline bool traced_begin(struct traced *t, const char *name, const void *
 	return trace_is_on() && traced_begin_on(t, datatype, count, threshold_bytes);
 }
 
-/* rc: what the call returns. Returns rc. */
+/* rc: result of the call. Returns: rc. */
 static inline int traced_end(const struct traced *t, int rc)
 {
 	if (base_unlikely(t->is_call))

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What came with MPI 4 is exported where the library has it: programs ask by weak symbols, or by
- * name, what their library can do. (doc/adr/0029-persistent-collectives.md)
+ * Functions of MPI 4 are exported only where the host MPI has them: programs ask by weak symbols,
+ * or by name, which functions exist (doc/adr/0029-persistent-collectives.md).
  *
- *   this library is relocated ---> a library is loaded already: what that lacks vanishes from our
- * symbol table
- *                             `--> none is: our symbols become functions which the loader calls
- * when somebody asks for them (STT_GNU_IFUNC); then that library, or what it depends on, is loaded
+ *   a library is loaded already   its missing functions vanish from our symbol table while this
+ *                                 library is relocated
+ *   no library is loaded yet      our symbols become functions that the loader calls at look-up
+ *                                 (STT_GNU_IFUNC); by then the library, or its dependant, is loaded
  *
- * They are so in no file: who was relocated before us, and wanted to know, would be told by the
- * loader that our symbols are not ready. Such finds the trampolines, which say what is lacking when
- * they are called.
+ * The file itself has ordinary symbols: the loader would tell an object relocated before this
+ * library that IFUNC symbols are not ready. Such an object gets the trampolines, which report a
+ * missing function when called.
  *
- * Context: decide() runs while the loader relocates this library, before any constructor. It calls
- * nothing outside of it: whose function that would be is anybody's (a sanitizer has its own
- * dl_iterate_phdr()), and perhaps not relocated yet. So the loader's list of what is loaded is read
- * as debuggers do it. Not instrumented (meson.build).
+ * Context: decide() runs while the loader relocates this library, before any constructor. It
+ * calls no function outside this library: another object may define that function (a sanitizer has
+ * its own dl_iterate_phdr()) and may not be relocated yet. It therefore reads the loader's list of
+ * loaded objects as debuggers do. Not instrumented (meson.build).
  */
 #include <link.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@
 
 enum {
 	LIBRARIES_MAX = 8,
-	PAGE = 4096 /* with larger ones nothing is rewritten, and Sluice stays out */
+	PAGE = 4096 /* with larger pages nothing is rewritten, and Sluice stays out */
 };
 
 /* The dynamic symbols of a loaded object. */
@@ -36,11 +36,11 @@ struct image {
 	uintptr_t base;
 	const ElfW(Sym) *symbols;
 	const char *strings;
-	const uint32_t *gnu, *sysv; /* hash tables: one of them, or both */
+	const uint32_t *gnu, *sysv; /* hash tables; at least one exists */
 };
 
 extern const ElfW(Ehdr) __ehdr_start
-	__attribute__((visibility("hidden"))); /* of this library, by the linker */
+	__attribute__((visibility("hidden"))); /* of this library; the linker defines it */
 
 struct loaded {
 	struct image self, libraries[LIBRARIES_MAX];
@@ -68,7 +68,7 @@ static bool is_same(const char *a, const char *b)
 
 /* ---- symbol tables ----------------------------------------------------------------------- */
 
-/* The loader has made addresses of these, or not, as the system has it. */
+/* The loaders of some systems relocate the addresses of the dynamic section, others do not. */
 static const void *address(const struct image *m, ElfW(Addr) value)
 {
 	return (const void *)(value < m->base ? m->base + value : value);
@@ -134,9 +134,9 @@ static const ElfW(Sym) *find(const struct image *m, const char *name)
 	return m->gnu ? find_gnu(m, name) : find_sysv(m, name);
 }
 
-/* ---- what is loaded ---------------------------------------------------------------------- */
+/* ---- loaded objects ----------------------------------------------------------------------- */
 
-/* As loader.c has it: by the name of its file. */
+/* As in loader.c: by the name of the file. */
 static bool is_library_name(const char *path)
 {
 	const char *name = path, *mpi = "libmpi";
@@ -168,7 +168,7 @@ static void collect(struct loaded *l)
 static int collect_locked(struct dl_phdr_info *info, size_t size, void *l)
 {
 	collect(l);
-	return 1; /* once */
+	return 1;
 }
 
 static bool has(const struct loaded *l, const char *name)
@@ -186,8 +186,8 @@ __attribute__((constructor)) static void note_start(void)
 	is_started = true;
 }
 
-/* While the program is being loaded there is one thread; afterwards another may load or unload
- * something. */
+/* The program has one thread while it is being loaded; afterwards another thread may load or
+ * unload objects. */
 void *front_choose(void *trampoline, const char *name)
 {
 	struct loaded l;
@@ -199,7 +199,7 @@ void *front_choose(void *trampoline, const char *name)
 	return has(&l, name) ? trampoline : NULL;
 }
 
-/* ---- before anybody asks ----------------------------------------------------------------- */
+/* ---- before the first look-up --------------------------------------------------------------- */
 
 static int protection_of(uintptr_t at)
 {
@@ -226,7 +226,7 @@ static void rewrite(const struct loaded *l, ElfW(Sym) *const *symbols)
 			s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);
 			s->st_value = (uintptr_t)optional[i].choose - l->self.base;
 		} else if (!has(l, optional[i].name)) {
-			s->st_value = 0; /* the loader looks on in the next library */
+			s->st_value = 0; /* the loader goes on to the next library */
 		}
 	}
 }
@@ -254,7 +254,7 @@ static function *decide(void)
 	lo = base_round_down(lo, PAGE);
 	hi = base_round_up(hi, PAGE);
 	if (!front_protect((void *)lo, hi - lo,
-			   protection | PROT_WRITE)) { /* where it is executed, it stays so */
+			   protection | PROT_WRITE)) { /* a page that is executable stays so */
 		rewrite(&l, symbols);
 		front_protect((void *)lo, hi - lo, protection);
 	}
@@ -262,5 +262,5 @@ static function *decide(void)
 }
 
 static void decided(void) __attribute__((ifunc("decide")));
-/* Its address is what makes the loader call decide(). */
+/* The relocation of its address makes the loader call decide(). */
 void (*const front_exports_decided)(void) __attribute__((used, visibility("hidden"))) = decided;

@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi: stands between a program and its MPI library, for the few functions that Sluice takes and
- * for all that could show an operation that is still pending.
+ * mpi/front: the exported MPI functions. They stand between a program and its host MPI, for the
+ * functions that Sluice may execute and for all that could observe a pending operation.
  *
  *   program -> MPI_Bcast (ours) -> [another tool's MPI_Bcast] -> PMPI_Bcast (ours) -> wrapper
  *                                                                      |          \
- *                                                                rt: taken      the library
- *   program -> MPI_Send (ours) -- nothing pending --> the library
- *                             \-- observe.c: completes what overlaps --> the library
+ *                                                              rt: executed     host MPI
+ *   program -> MPI_Send (ours) -- nothing pending --> host MPI
+ *                             \-- observe.c: completes overlapping operations --> host MPI
  *
- *   functions.table  the functions, once; generate.py makes from it (table.py reads it)
- *                    trampolines.S (trampolines.py), functions.h, real.h, look.h, narrow.h
- *   resolve.c        decides where a trampoline leads, at its first call
+ *   functions.table  the functions, once; table.py reads it, generate.py makes from it
+ *                    trampolines.S (trampolines.py), functions.h and the other generated headers
+ *   exports.c        exports functions of MPI 4 only if the host MPI has them
+ *   resolve.c        decides at the first call of a trampoline where it leads
  *   loader.c         finds the MPI library that the process has loaded, early or late
- *   narrow.c         MPI_X_c where the library has only MPI_X
- *   kept.c           what persistent requests name
- *   abi_*.h          what a program sees of one MPI ABI: handle types and a few constants
- *   take.c           the wrappers of what is taken   }
- *   observe.c        those of what could observe     } compiled once per ABI; no mpi.h needed
- *   life.c           start, stop, communicators      }
- *   types.c pack.c   datatypes, packed byte ranges   }
+ *   narrow.c         MPI_X_c where the host MPI has only MPI_X
+ *   wrappers.c       wrappers of collectives, of MPI_Init, of windows
+ *   gate.h           the wrappers' first check, compiled once per ABI (gate_*.c)
+ *   observe.c        wrappers of functions that could observe a pending operation
  *
- * Exported are both MPI_X and PMPI_X. PMPI_X is the wrapper, so other PMPI tools work in any order
- * and the Fortran bindings, which call one of the two after converting their sentinels, come along.
- * The library's own functions are found by name in the library itself.
+ * MPI_X and PMPI_X are both exported. PMPI_X is the wrapper, so other PMPI tools work in any
+ * order, and the Fortran bindings, which call one of the two after converting their sentinels,
+ * work as well. Sluice finds the host MPI's own functions by name in the host MPI itself.
  *
- * A wrapper passes a call on (same arguments, the library's own function) unless everything that
- * the library would check is in order: so errors are the library's own. What decides whether a call
- * is taken is known to all ranks: byte count, communicator, options. A process with several MPI
- * libraries, or one of an unknown ABI, is left alone: every call goes where it would have gone. (If
- * the second library is started later, only the first one's calls are taken.)
+ * A wrapper passes a call on (same arguments, the host MPI's own function) unless everything that
+ * the host MPI would check is in order, so the host MPI reports all errors. Facts that all ranks
+ * share decide whether Sluice admits a call: byte count, communicator, options. Sluice stays out
+ * of a process with several MPI libraries or an unknown ABI: every call goes where it would go
+ * without Sluice. (If the second library starts later, Sluice still serves the first one.)
  *
  * Never: raises the thread level, prints on stdout, calls MPI from a constructor.
  */
@@ -45,20 +43,20 @@
 
 #define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_LOOK_COUNT)
 
-/* Where an exported function leads in a process whose library is served. */
+/* Targets of an exported function in a process whose host MPI Sluice serves. */
 struct front_way {
-	void *plain;   /* while nothing is pending; NULL: straight to the library */
-	void *pending; /* while something is */
+	void *plain;   /* target while nothing is pending; NULL: the host MPI */
+	void *pending; /* target while an operation is pending */
 };
 
-/* By wrappers.c, and by observe.c. */
+/* Defined by wrappers.c and observe.c. */
 extern const struct front_way front_wrapped[FRONT_WRAPPED_COUNT];
 extern const struct front_way observe_ways[FRONT_LOOK_COUNT];
 /* Stands for a function that the host MPI lacks. Returns: an error on MPI_COMM_WORLD, as the host
  * MPI would report it. */
 int front_lacking(void);
 
-/* What serves one ABI. */
+/* The parts of Sluice that serve one ABI. */
 struct front_abi {
 	abi_driver *driver;
 	void *const *gates; /* in the order of FRONT_TAKEN */
@@ -67,32 +65,32 @@ extern void *const gates_mpich[], *const gates_ompi[], *const gates_std[]; /* ga
 
 enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 
-/* Look at what is loaded now. FRONT_ONE: *library (all but functions) and *abi are set; *abi is
- * NULL when the library's ABI is not known. Context: any thread; takes the dynamic loader's locks.
- */
+/* Searches the loaded objects. FRONT_ONE: *library (all but functions) and *abi are set; *abi is
+ * NULL when the library's ABI is unknown. Context: any thread; takes the dynamic loader's locks. */
 enum front_found loader_find(struct host_library *library, const struct front_abi **out_abi);
-/* Fill library->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3.
- */
+/* Fills library->functions. Returns: 0, or -ENOSYS when the library lacks a function: it is
+ * older than MPI 3. */
 int loader_fill(struct host_library *library);
-/* Start of the image that holds addr, 0 when there is none. */
+/* Returns: start of the image that holds addr; 0: none. */
 uintptr_t loader_image_of(const void *addr);
-/* Where a call of `name` from `caller` (NULL: from anywhere) would lead without us, NULL when
- * nowhere. */
+/* Returns: where a call of `name` from `caller` (NULL: from anywhere) would lead without Sluice;
+ * NULL: nowhere. */
 void *loader_next(const char *name, const void *caller);
 
-/* For narrow.c, about the library that is served: a function by its name, NULL while there is no
- * such library; members_count() and members_is_root(). */
+/* Returns: a function of the host MPI by its name; NULL while no host MPI is attached. For
+ * narrow.c, as are the next two. */
 void *front_library_function(const char *name);
 int front_count(uintptr_t comm, enum members which);
 bool front_is_root(uintptr_t comm, int root);
 
-/* Called by the trampolines with all argument registers saved: where to jump. */
+/* Returns: the jump target of a trampoline. Context: trampolines call it with all argument
+ * registers saved. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));
 
-/* In trampolines.S: the system call mprotect, 0 or -errno. */
+/* The system call mprotect, in trampolines.S. Returns: 0 or -errno. */
 long front_protect(void *start, size_t bytes, int protection) __attribute__((visibility("hidden")));
-/* Called by the loader, by way of choose_MPI_X (trampolines.py), when somebody asks for an MPI_X
- * that not every library has: its trampoline, or NULL, there is none. */
+/* Returns: trampoline of an MPI_X that not every host MPI has; NULL: this one lacks it. Context:
+ * the loader calls it through choose_MPI_X (trampolines.py) when an object looks the symbol up. */
 void *front_choose(void *trampoline, const char *name) __attribute__((visibility("hidden")));
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gate: what a collective runs through while nothing is pending. A call too small to be executed
- * goes on to the host MPI, and what that costs is what every small message of a program pays.
- * So this alone is compiled once per ABI, behind the ABI's header: its facts are constants here.
+ * gate: the first check of a collective while nothing is pending. A call too small to be executed
+ * goes on to the host MPI, and every small message of a program pays for the gate. The gate alone
+ * is therefore compiled once per ABI, behind the ABI's header: the ABI's facts are constants here.
  */
 #ifndef SLUICE_MPI_FRONT_GATE_H
 #define SLUICE_MPI_FRONT_GATE_H

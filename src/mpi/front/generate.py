@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""From functions.table: everything that is one of many.
+"""Generate the trampolines, tables and wrappers of the functions in functions.table.
 
 usage: generate.py {trampolines|slots|host|signatures|collectives|gates|look|narrow} functions.table OUTPUT
 """
@@ -19,7 +19,7 @@ def listed(name, comment, entries):
 
 
 def slots(functions):
-    """functions.h: numbers and names, for code that knows no MPI types."""
+    """functions.h: numbers and names, for code without MPI types."""
     written = [f for f in functions if f.kind in table.WRITTEN + table.TAKEN]
     made = [f for f in functions if f.kind in table.MADE]
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
@@ -49,8 +49,7 @@ HANDLE = re.compile(rf'(const )?MPI_(?:{"|".join(HANDLES)})( ?\*)?$')
 
 
 def neutral(p):
-    """A parameter as the front end declares it, which does not know how wide the host MPI's handles
-    are in memory."""
+    """A parameter as the front end declares it: handles in memory have no known width there."""
     match = HANDLE.match(p.type)
     if match and (match[2] or p.array):
         return f'{match[1] or ""}void *{p.name}'
@@ -62,7 +61,7 @@ def neutral_args(f):
 
 
 def canonical(f):
-    """Statements that clear what an int leaves undefined in the registers of handles."""
+    """Statements that clear the upper half of a handle's register, which an int leaves undefined."""
     return [f'\tCANONICAL({p.name});' for p in f.parameters
             if HANDLE.match(p.type) and not HANDLE.match(p.type)[2] and not p.array]
 
@@ -77,7 +76,7 @@ def host(functions):
 
 
 def signatures(functions):
-    """The same with the types of an mpi.h, for test/mpi/programs/abi_check.c."""
+    """host.h with the types of an mpi.h, for test/mpi/programs/abi_check.c."""
     return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});'
                                                            for f in functions],
                       '};', ''])
@@ -119,7 +118,7 @@ def look_body(f, call):
 
 
 def held_body(f, call):
-    """While there are requests of ours, request_X does it."""
+    """Body of a wrapper whose request_X runs while requests of Sluice exist."""
     lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', *canonical(f)]
     if f.terms:
         lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
@@ -171,7 +170,7 @@ def look(functions):
 # ---- collectives.h: included by wrappers.c -------------------------------------------------------------
 
 def form_of(function):
-    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and
+    """(name of the collective, form) of a function; 'Scatter' for Scatter_c, Iscatter and
     Scatter_init."""
     name = function.small or function.name
     if name.endswith('_init'):
@@ -214,7 +213,7 @@ def is_passed(form, term, gate, prefix):
 
 
 def gate(f, prefix):
-    """True: the host MPI's without another check, by what all ranks know, or not at all."""
+    """Condition under which the host MPI executes the call without another check."""
     form = form_of(f)[1]
     kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
     name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
@@ -224,8 +223,8 @@ def gate(f, prefix):
         return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
         return is_passed(form, f.terms[-1], name, prefix)
-    # Only the root knows which buffer counts. Elsewhere the other buffer means nothing: where it looks large,
-    # the long way comes to the right result.
+    # Only the root knows which buffer is significant. Where the other buffer looks large, the full check
+    # gives the right result.
     here, there = sorted(f.terms, key=lambda t: t.root)
     if there.root:
         return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || '
@@ -235,7 +234,7 @@ def gate(f, prefix):
 
 
 def execute_or_pass(f, call):
-    """Sluice executes the call, or the host MPI does."""
+    """Statements that execute the call, in Sluice or in the host MPI."""
     form = form_of(f)[1]
     if form == 'blocking':
         return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;',
@@ -271,7 +270,7 @@ def collective(f):
 
 
 def collectives(functions):
-    """collectives.h: wrappers of what Sluice may execute."""
+    """collectives.h: wrappers of the collectives that Sluice may execute."""
     out = [C_HEAD, '#include "mpi/request/request.h"', '']
     for f in functions:
         if f.kind in table.TAKEN:
@@ -314,7 +313,7 @@ def narrowed(f, large, small):
     if untyped(large) == untyped(small):
         return None, name, []
     terms = [t for t in f.terms if name in t.args]
-    # what goes with one buffer means nothing where that buffer means nothing
+    # arguments of a buffer are significant where the buffer is
     at = terms[0].args[0] if len(terms) == 1 else 'NULL'
     root = 'root' if len(terms) == 1 and terms[0].root else 'NARROW_ALL_RANKS'
     if large.array:
@@ -348,7 +347,7 @@ def narrow_function(f, small):
 
 
 def narrow(functions):
-    """narrow.h: X_c by means of X, for libraries without X_c."""
+    """narrow.h: X_c by means of X, for host MPIs without X_c."""
     by_name = {f.name: f for f in functions}
     pairs = [(f, by_name[f.name[:-2]]) for f in functions
              if f.exported and f.name.endswith('_c') and not f.is_optional and f.name[:-2] in by_name]

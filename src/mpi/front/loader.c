@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds the MPI library among what the process has loaded, whoever loaded it and however. */
+/* The search for the MPI library among the loaded objects of the process. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -45,8 +45,8 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* libmpi.so.12, libmpi.so.40, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so.12 ... and also
- * libmpifort and the like, which loader_find() tells apart by where their PMPI_Bcast lies. */
+/* Collects libmpi.so.12, libmpi.so.40, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so.12 ...,
+ * and also libmpifort and others, which loader_find() excludes by the image of their PMPI_Bcast. */
 static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 {
 	struct image_list *list = ctx;
@@ -97,7 +97,7 @@ enum front_found loader_find(struct host_library *library, const struct front_ab
 			continue;
 		bcast = (uintptr_t)dlsym(handle, "PMPI_Bcast");
 		if (bcast < image->lo || bcast >= image->hi) {
-			dlclose(handle); /* only depends on the library */
+			dlclose(handle); /* this object only depends on the library */
 			continue;
 		}
 		if (found != FRONT_NONE) {
@@ -143,7 +143,7 @@ uintptr_t loader_image_of(const void *addr)
 	return dladdr(addr, &info) ? (uintptr_t)info.dli_fbase : 0;
 }
 
-/* In what the caller's own object needs: the library that it was linked with. */
+/* Searches the scope of the caller's own object: the library that the object was linked with. */
 static void *in_scope_of(const void *caller, const char *name)
 {
 	struct link_map *map = NULL;
@@ -162,8 +162,8 @@ static void *in_scope_of(const void *caller, const char *name)
 
 void *loader_next(const char *name, const void *caller)
 {
-	/* First by the caller: a library in its scope may since have made itself or another global,
-	 * as Open MPI does. */
+	/* The caller's scope comes first: a library in that scope may since have made itself or
+	 * another library global, as Open MPI does. */
 	void *symbol = caller ? in_scope_of(caller, name) : NULL;
 
 	return symbol ? symbol : dlsym(RTLD_NEXT, name);

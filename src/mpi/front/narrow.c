@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_X_c for libraries that have no such functions, by means of their MPI_X. Programs that ask "is
- * there an MPI_Send_c?" find ours; it must work wherever it leads.
+ * MPI_X_c for host MPIs without such functions, by means of their MPI_X. A program that looks up
+ * MPI_Send_c finds Sluice's, which must work with every host MPI.
  *
- * Handles are integers in some ABIs and pointers in others. Both arrive in the same place, and as
- * uintptr_t they are passed on as they came.
+ * Handles are integers in some ABIs and pointers in others. Both use the same registers and stack
+ * slots, and pass through unchanged as uintptr_t.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -18,14 +18,14 @@
 
 enum {
 	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs */
-	NARROW_ALL_RANKS = INT_MIN, /* as a root: the argument counts everywhere */
+	NARROW_ALL_RANKS = INT_MIN, /* as a root: the argument is significant on every rank */
 	LISTS_MAX = 4,    /* counts and displacements, sent and received */
-	LISTS_KEPT = 4096, /* lists of nonblocking calls; the oldest are forgotten */
+	LISTS_KEPT = 4096, /* lists of nonblocking calls; the oldest is freed first */
 };
 
 struct narrow_call {
 	uintptr_t comm;
-	bool is_later;          /* nonblocking: the library may still read its lists afterwards */
+	bool is_later;          /* nonblocking: the host MPI may read the lists after the call */
 	int failed;             /* an MPI error code */
 	int n;
 	int *lists[LISTS_MAX];
@@ -33,8 +33,7 @@ struct narrow_call {
 
 #define CALLER() __builtin_return_address(0)
 
-/* The library's own function is looked up once; where several are loaded, each caller has its own.
- */
+/* Looks the host MPI's own function up once; with several MPI libraries, for each caller. */
 static void *narrow_base(struct narrow_call *call, _Atomic(void *) *known, const char *name,
 			 const void *caller)
 {
@@ -51,7 +50,7 @@ static void *narrow_base(struct narrow_call *call, _Atomic(void *) *known, const
 	return function;
 }
 
-/* Does the library look at an argument that goes with this buffer? MPI_IN_PLACE is 1 or -1. */
+/* Returns: whether the arguments of this buffer are significant. MPI_IN_PLACE is 1 or -1. */
 static bool is_looked_at(struct narrow_call *call, const void *at, int root)
 {
 	if ((uintptr_t)at + 1 <= 2 && at)
@@ -70,7 +69,7 @@ static int narrow_int(struct narrow_call *call, const void *at, int root, int64_
 	return 0;
 }
 
-/* Frees the list that has been kept longest, and keeps this one. */
+/* Keeps a list, and frees the oldest one. */
 static void keep_list(int *list)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

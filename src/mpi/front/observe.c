@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wrappers of calls that could show an operation which has been returned from and is still
- * pending. They are entered only while there is one (trampolines.py). What the call names is
- * completed first, by true extents: an overlap too many costs time, one too few a wrong result. So
- * whatever is in doubt completes everything.
+ * Wrappers of functions that could observe a detached operation while it is pending. The program
+ * enters them only then (trampolines.py). A wrapper first completes the operations that overlap
+ * the memory that the call names, by true extents. One overlap too many costs time, one too few
+ * gives a wrong result, so in doubt a wrapper completes every operation.
  *
- * Nothing here judges arguments. What is wrong with them the library will say.
+ * The wrappers do not validate arguments. The host MPI reports invalid ones.
  */
 #include "base/base.h"
 #include "mpi/coll/comm_state.h"
@@ -19,7 +19,7 @@ struct span {
 	bool is_unknown;
 };
 
-/* Addresses as the library sees them: signed, far from the ends of what can be. */
+/* Addresses as the host MPI computes them: signed. FAR lies outside the address space. */
 #define FAR ((__int128)1 << 62)
 
 static void hier_add(struct span *span, __int128 lo, __int128 hi)
@@ -46,7 +46,7 @@ static void complete(const struct span *span)
 
 struct layout {
 	MPI_Count lb, extent;           /* from one element to the next */
-	MPI_Count true_lb, true_extent; /* where its bytes are */
+	MPI_Count true_lb, true_extent; /* the bytes of one element */
 };
 
 static bool layout_of(MPI_Datatype datatype, struct layout *out)
@@ -56,7 +56,7 @@ static bool layout_of(MPI_Datatype datatype, struct layout *out)
 	       !host.Type_get_true_extent_x(datatype, &out->true_lb, &out->true_extent);
 }
 
-/* n elements that begin `offset` bytes after `at`. Extents may be negative. */
+/* Adds n elements from `offset` bytes after `at`. Extents may be negative. */
 static void add_elements(struct span *span, const void *at, __int128 offset, __int128 n,
 			 const struct layout *layout)
 {
@@ -120,9 +120,9 @@ void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Co
 	complete(&span);
 }
 
-/* ---- one count for each -------------------------------------------------------------------- */
+/* ---- one count for each --------------------------------------------------------------------- */
 
-/* How many, with the arguments that belong to them; -1 when everything must be completed. */
+/* Returns: number of counts, with their arguments; -1 when every operation must complete. */
 static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm,
 		     enum members which)
 {
@@ -218,7 +218,7 @@ static void observe_start(int n, const void *requests)
 	}
 }
 
-/* MPI_Win_allocate gave this. Its owner may be written to without any call of its own. */
+/* Excludes memory of MPI_Win_allocate: other ranks may write it without a call of its owner. */
 static void observe_made(const void *out_base, MPI_Count bytes)
 {
 	if (out_base && bytes > 0)

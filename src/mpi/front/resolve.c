@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a trampoline leads. Runs at the first call of each wrapped function only (at each MPI_Init,
- * because a program that has a second MPI library initialises that too). */
+/* The target of each trampoline. Runs at the first call of each wrapped function only (at each
+ * MPI_Init, because a program with a second MPI library initialises that one too). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,15 +14,15 @@
 
 enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };
 
-/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; where they lead while something is pending
- * SLOTS further. Read by the trampolines, written here with release after everything that the
- * wrapper reads. */
+/* Targets, made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; SLOTS further the targets while
+ * an operation is pending. Trampolines read them; this file writes them with release after all
+ * data that the wrapper reads. */
 extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden")));
 
 static const struct {
 	const char *name;
 	bool is_init;
-	bool is_taken; /* by take.c, which wants the runtime to be there */
+	bool is_taken; /* a wrapper needs the runtime */
 } exported[FRONT_EXPORTED_COUNT] = {
 #define X(name, is_init) { "PMPI_" #name, is_init, !is_init },
 	FRONT_WRAPPED(X)
@@ -35,19 +35,20 @@ static const struct {
 enum state {
 	STATE_NEW,
 	STATE_ATTACHED, /* one library, known ABI */
-	STATE_PLAIN,    /* one library that we do not serve */
-	STATE_SEVERAL,  /* every call is looked up anew, by who calls; the first is still served */
+	STATE_PLAIN,    /* one library that Sluice does not serve */
+	STATE_SEVERAL,  /* each call is resolved by its caller; Sluice still serves the first
+			   library */
 };
 
 static struct {
-	pthread_mutex_t lock; /* protects the rest */
+	pthread_mutex_t lock; /* protects all other fields */
 	enum state state;
 	struct host_library library;
-	const struct front_abi *abi; /* of the library that is served; NULL: none is */
-	void *original[SLOTS]; /* slots as they were at start, leading here */
+	const struct front_abi *abi; /* ABI of the host MPI; NULL: Sluice serves none */
+	void *original[SLOTS]; /* slots at start, which lead to the resolver */
 } front = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Why nothing will be taken. Options are loaded with the runtime, which will not start now. */
+/* Reports why Sluice stays out. Loads the options, because the runtime will not start. */
 static void stay_out(const char *why)
 {
 	char problems[512];
@@ -63,7 +64,7 @@ static void attach_locked(const void *caller)
 	const struct front_abi *own = NULL;
 
 	switch (loader_find(&library, &own)) {
-	case FRONT_NONE: /* under a name that we do not know, or not yet loaded */
+	case FRONT_NONE: /* a library with an unknown name, or not loaded yet */
 		if (loader_next("PMPI_Bcast", caller))
 			front.state = STATE_PLAIN;
 		break;
@@ -90,7 +91,7 @@ static void set_locked(uint64_t slot, struct front_way way)
 	atomic_store_explicit(&front_slots[SLOTS + slot], way.pending, memory_order_release);
 }
 
-/* MPI_Init is called: has another library come since? */
+/* Context: MPI_Init; another library may have been loaded since. */
 static void recheck_locked(void)
 {
 	struct host_library library;
@@ -114,7 +115,8 @@ static bool is_in_library(const void *addr)
 	return (uintptr_t)addr >= front.library.lo && (uintptr_t)addr < front.library.hi;
 }
 
-/* Another tool's MPI_X that follows ours in symbol order: it calls PMPI_X, which is ours again. */
+/* Returns: another tool's MPI_X that follows ours in symbol order; that one calls PMPI_X, which
+ * is ours again. */
 static void *next_tool(uint64_t slot)
 {
 	const char *name = exported[slot / 2].name + 1;
@@ -128,8 +130,8 @@ static void *next_tool(uint64_t slot)
 	return next;
 }
 
-/* A program that looks for a function by its name finds ours; what it would do without is its own
- * affair, so an error it can handle is kinder than the end. */
+/* A program that looks a function up by name finds ours. It may have a fallback, so it gets an
+ * error that it can handle instead of an abort. */
 static struct front_way lacking_way(uint64_t slot)
 {
 	void *lacking = (void *)front_lacking;
@@ -139,7 +141,7 @@ static struct front_way lacking_way(uint64_t slot)
 	return (struct front_way){ lacking, lacking };
 }
 
-/* In the library that is served. */
+/* Returns: the target in the host MPI. */
 static struct front_way served_way(uint64_t slot)
 {
 	uint64_t i = slot / 2;
@@ -162,8 +164,8 @@ static struct front_way served_way(uint64_t slot)
 	return way;
 }
 
-/* Where the call would lead without us. A library that was attached before others came is served
- * on: the other ranks may not have met a second one. */
+/* Returns: the target without Sluice. Sluice goes on to serve a library that it attached before
+ * others were loaded: the other ranks may not have loaded a second one. */
 static struct front_way plain_way(uint64_t slot, const void *caller)
 {
 	const char *name = exported[slot / 2].name + !(slot % 2);
@@ -175,15 +177,15 @@ static struct front_way plain_way(uint64_t slot, const void *caller)
 		target = narrow_function(exported[slot / 2].name + strlen("PMPI_"));
 	if (!target) {
 		base_log(BASE_LOG_ERROR, "mpi", "%s is in none of the loaded libraries", name);
-		abort(); /* what an undefined symbol would have led to */
+		abort(); /* as for an undefined symbol */
 	}
 	return (struct front_way){ target, target };
 }
 
 /*
- * Where calls led from each place in the program while several libraries are loaded: finding out
- * takes microseconds, and now every message would pay them. A place stays with its library; what is
- * dlopened anew at the same address does so before another MPI_Init.
+ * Cached targets of each call site while several libraries are loaded, because every message would
+ * pay microseconds for the look-up. A call site keeps its library: another MPI_Init
+ * follows before a new object at the same address calls MPI.
  */
 static struct {
 	const void *caller;
@@ -245,7 +247,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 		publish_locked(slot, way);
 	pthread_mutex_unlock(&front.lock);
 
-	/* Outside the lock: this calls MPI. */
+	/* Outside the lock: session_start() calls MPI. */
 	if (is_served && exported[slot / 2].is_taken)
 		session_start();
 	return rt_is_intercepting() ? way.pending : way.plain;

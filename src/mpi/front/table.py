@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""functions.table, read. What its lines mean is said at its head."""
+"""Reader of functions.table, whose head documents the lines."""
 import re
 import sys
 
@@ -10,7 +10,7 @@ LEFT = re.compile(r'left (?P<names>[\w*() ]+): .+$')
 TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
 SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
-WRITTEN = ('init', 'wrap')                # take.c has them
+WRITTEN = ('init', 'wrap')                # wrappers.c has them
 TAKEN = ('take',)                         # made here, and large calls go to coll_execute()
 MADE = ('look', 'held', 'keep', 'begin', 'drop', 'made')   # made here
 KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
@@ -27,7 +27,7 @@ class Parameter:
 
 
 class Term:
-    """One of the things that a call observes."""
+    """One term: a buffer or an action that a call names."""
 
     def __init__(self, text):
         match = TERM.match(text.strip())
@@ -51,7 +51,7 @@ class Function:
         self.name = self.names[0]
         self.parameters = [Parameter(p) for p in args.split(',') if p.strip() != 'void']
         self.terms = [Term(t) for t in (match['terms'] or '').split(';') if t.strip()]
-        # since which MPI a library surely has it
+        # first MPI version whose libraries must have it
         self.since = 4 if match['four'] or self.name.endswith('_c') else 3
         self.is_used = self.kind == 'use' or bool(match['use']) and not large
 
@@ -69,17 +69,17 @@ class Function:
 
     @property
     def is_optional(self):
-        """Came with MPI 4, and nothing stands in for it: exported where the library has it."""
+        """New in MPI 4 without a stand-in: exported only where the host MPI has it."""
         return self.exported and self.since == 4 and (not self.small or self.small.endswith('_init'))
 
     @property
     def required(self):
-        """Without it Sluice stays out."""
+        """Sluice stays out of a host MPI without this function."""
         return self.is_used or (self.kind in WRITTEN + TAKEN and self.since == 3)
 
 
 def read(path):
-    """All functions: those of take.c and the collectives first, then what only looks, then the others."""
+    """All functions: hand-written wrappers and collectives first, then observers, then the others."""
     functions = []
     with open(path, encoding='ascii') as table:
         for number, line in enumerate(table, 1):
@@ -101,7 +101,7 @@ def read(path):
 
 
 def left(path):
-    """Names and patterns (with *) of the functions that are not in the way."""
+    """Names and patterns (with *) of the functions that Sluice does not export."""
     names = []
     with open(path, encoding='ascii') as table:
         for line in table:

@@ -78,7 +78,7 @@ unresolved_{slot}:
 	.cfi_endproc
 """
 
-# Of what is exported where the library has it: asked by the loader (exports.c).
+# The resolver of an optional function, which the loader calls (exports.c).
 CHOICE = """
 	.globl	choose_{name}
 	.hidden	choose_{name}
@@ -94,7 +94,7 @@ choose_{name}:
 	.size	choose_{name}, . - choose_{name}
 """
 
-# The system call itself: mprotect() is ours too, and does not work yet when this is needed.
+# The bare system call: exports.c runs before Sluice's mprotect() works.
 PROTECT = """
 	.globl	front_protect
 	.hidden	front_protect

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sluice/sluice.h promises of the preloaded library. */
-#define SLUICE_STRONG /* here it is defined */
+/* The preloaded library's definitions of functions in sluice/sluice.h. */
+#define SLUICE_STRONG /* defined here */
 #include "sluice/sluice.h"
 
 __attribute__((visibility("default"))) const char *sluice_version(void)

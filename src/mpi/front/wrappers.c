@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wrappers: of what is taken (made from functions.table), of start and of windows; and the face
- * of all that is compiled for this ABI. */
+/* Wrappers of collectives (made from functions.table), of start and of windows, and the table of
+ * all wrappers. */
 #include <limits.h>
 
 #include "base/base.h"
@@ -13,9 +13,10 @@
 
 /* ---- start, windows ---------------------------------------------------------------------- */
 
-#define VERSION_BYTES 8192 /* the largest MPI_MAX_LIBRARY_VERSION_STRING there is */
+#define VERSION_BYTES 8192 /* the largest MPI_MAX_LIBRARY_VERSION_STRING of any host MPI */
 
-/* Its name leads to what was measured with it. Asking is allowed before MPI_Init. */
+/* Reports the host MPI's version string, which selects the measured values. MPI allows the
+ * question before MPI_Init. */
 static void announce(void)
 {
 	int (*version)(char *, int *) = front_library_function("PMPI_Get_library_version");
@@ -55,7 +56,8 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	return rc;
 }
 
-/* A window's memory is anybody's: what is pending there ends now, and nothing will be. */
+/* Other ranks access the memory of a window: completes the pending operations there, and
+ * prevents later ones. */
 static void keep_out(const void *base, MPI_Aint size)
 {
 	if (size <= 0)
@@ -88,7 +90,7 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 	return host.Win_attach(win, base, size);
 }
 
-/* ---- the face ---------------------------------------------------------------------------- */
+/* ---- table of wrappers --------------------------------------------------------------------- */
 
 #define X(name)                                                                                    \
 	_Static_assert(                                                                            \
@@ -103,14 +105,14 @@ int front_lacking(void)
 	return abi.err_other;
 }
 
-/* Nothing can be pending yet, or they see to it themselves. */
+/* These functions run while nothing is pending, or handle pending operations themselves. */
 #define pend_Init         wrap_Init
 #define pend_Init_thread  wrap_Init_thread
 #define pend_Win_create   wrap_Win_create
 #define pend_Win_create_c wrap_Win_create_c
 #define pend_Win_attach   wrap_Win_attach
 
-/* Collectives have gates, one for each ABI, while nothing is pending. */
+/* Collectives enter through the gates of their ABI while nothing is pending. */
 const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {
 #define X(name) { (void *)wrap_##name, (void *)pend_##name },
 	FRONT_WRITTEN(X)
