@@ -18,7 +18,7 @@ uint64_t reduce_starts_sum(const uint64_t *starts, uint32_t ranks)
 	return sum;
 }
 
-/* Elements per whole pages, when elements divide pages. */
+/* Elements in a page when a page holds whole elements, else 1. */
 static uint64_t page_elements(const struct reduce_shape *s)
 {
 	return OS_PAGE % s->element_bytes ? 1 : OS_PAGE / s->element_bytes;

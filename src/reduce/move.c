@@ -23,9 +23,7 @@ static bool has_rows(const struct reduce_view *v)
 	return v->shape.kind != COLL_REDUCE_SCATTER;
 }
 
-/*
- * Trace: elements [first, first + n) of the vector are combined and stored where `dst` gets them.
- */
+/* Trace n combined elements of a fragment, stored for `dst`. */
 static void note(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst,
 		 uint64_t since)
 {
