@@ -323,7 +323,7 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	if (since || is_worker)
 		note_copy(v, unit, n, since, is_worker ? TRACE_WORKER : TRACE_CPU);
 	xfer_finish(v, xfer_bit(unit));
-	if (!since && !is_worker) /* without the trace no clock is read */
+	if (!since && !is_worker) /* no clock is read: the record may follow the completion */
 		note_copy(v, unit, n, 0, is_edges ? TRACE_EDGES : TRACE_CPU);
 	return 0;
 }
