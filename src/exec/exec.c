@@ -115,8 +115,8 @@ static void publish(struct exec_run *r)
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
 	/*
-	 * Of two ranks, the later one sees the earlier: each publishes, then reads. Partner: the
-	 * same fence of the peer.
+	 * The later of two ranks sees the earlier: each publishes, then reads. Partner: the same
+	 * fence of the peer.
 	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	wake_peers(r);

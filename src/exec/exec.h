@@ -27,7 +27,7 @@
  * coll/ guarantees: a rank stages at most one range of its memory per collective; only COLL_SEND
  * has inline edges (other sources are mapped, copied by system call, or staged).
  *
- * Threads: one thread at a time begins, settles, detaches, waits for and ends the runs of a group.
+ * Threads: one thread at a time begins, settles, detaches and waits for the runs of a group.
  * Any number of threads and signal handlers may advance, poll and pause a detached run: these
  * functions change shared memory by atomics only, and write nothing in this process.
  */

@@ -48,7 +48,7 @@ uint64_t mailbox_area_bytes(void);
  * or -ENOMEM.
  */
 int mailbox_create(struct node_group *g, uint64_t area_off, struct mailbox **out);
-/* The same for a mailbox of `lanes` lanes, at most MAILBOX_LANES_MAX. */
+/* Like the two above, for a mailbox of `lanes` lanes, at most MAILBOX_LANES_MAX. */
 uint64_t mailbox_lanes_area_bytes(uint32_t lanes);
 int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes,
 			 struct mailbox **out);
