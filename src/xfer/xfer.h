@@ -23,9 +23,9 @@
  *   complete  adds the bit to `done` (release); the mover that adds the last one has seen the
  *             bytes of all (acquire)
  *
- * The receiver does not reuse the transfer before `done` has all bits, and a claimed unit keeps its
- * bit clear, so descriptors read before a successful claim are still valid after it. No step has an
- * intermediate state: threads, signal handlers and processes may all move at once.
+ * The receiver does not reuse the transfer before `done` has all bits, and the bit of a claimed unit
+ * is clear there, so descriptors read before a successful claim are still valid after it. No step
+ * has an intermediate state: threads, signal handlers and processes may all move at once.
  *
  * A word is (tag << XFER_TAG_SHIFT | a bit per unit); the tag is the number of the collective. A
  * newer tag tells the sender that its transfer is complete.
@@ -282,8 +282,8 @@ struct xfer_post {
 /*
  * The virtual queue of a transfer (its unclaimed units) feeds a channel of a copy engine: the
  * channel holds `depth` fragments, and the end of each claims and posts the next one (CE mode).
- * After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes the fragments
- * that it holds. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
+ * After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes its posted
+ * copies. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
  *
  *    init -> start ... [stop, rescue] ... drained() -> start (another transfer) ...
  *
