@@ -23,8 +23,8 @@
  *   complete  adds the bit to `done` (release); the mover that adds the last one has seen the
  *             bytes of all (acquire)
  *
- * The receiver does not reuse the transfer before `done` has all bits, and the bit of a claimed unit
- * is clear there, so descriptors read before a successful claim are still valid after it. No step
+ * The receiver does not reuse the transfer before `done` has all bits, and a claimed unit's bit is
+ * clear in `done`, so descriptors read before a successful claim are still valid after it. No step
  * has an intermediate state: threads, signal handlers and processes may all move at once.
  *
  * A word is (tag << XFER_TAG_SHIFT | a bit per unit); the tag is the number of the collective. A
