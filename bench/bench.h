@@ -60,8 +60,10 @@ void bench_sync(struct bench *b);
 /* Wait for all ranks and return the instant at which this rank began. With a core for every rank it
  * is the same instant on all of them. */
 uint64_t bench_start(struct bench *b);
-/* The same, but the instant is common to all ranks also when they share cores: the one at which the
- * last of them was there. */
+/*
+ * Like bench_start(), but the instant is common to all ranks also when they share cores: the
+ * arrival of the last rank.
+ */
 uint64_t bench_start_common(struct bench *b);
 /* All ranks give a value; rank 0 receives the largest, the others 0. Every rank waits. */
 uint64_t bench_max(struct bench *b, uint64_t value);
@@ -93,7 +95,7 @@ uint64_t bench_check(const void *buf, size_t bytes, uint64_t seed);
  * bench_touch() returns on a buffer filled with `seed`, found without memory. */
 uint64_t bench_touch(const void *buf, size_t bytes);
 uint64_t bench_expect(size_t bytes, uint64_t seed);
-/* The same for reading every word. */
+/* Like bench_touch() and bench_expect(), for reading every word. */
 uint64_t bench_read(const void *buf, size_t bytes);
 uint64_t bench_read_expect(size_t bytes, uint64_t seed);
 void bench_smear(void *buf, size_t bytes, unsigned char byte);

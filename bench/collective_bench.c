@@ -90,7 +90,7 @@ static void note_wrong(struct job *j, uint64_t wrong)
 		atomic_fetch_add_explicit(&j->b.area->mismatches, wrong, memory_order_relaxed);
 }
 
-/* What is done with received data, and what must be found in it. */
+/* Read the received data, as the program would; use_expect() is the expected result. */
 static uint64_t use(const struct job *j, const void *buf)
 {
 	return j->opt.read_all ? bench_read(buf, j->bytes) : bench_touch(buf, j->bytes);

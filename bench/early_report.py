@@ -300,7 +300,7 @@ TABLES = {
 
 
 def counters_line(records):
-    """What the sides did, all launches together: early return that never happened shows here."""
+    """The counters of each side over all launches: they show early return that never happened."""
     out, seen = [], set()
     for side in SIDES:
         total = defaultdict(int)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What bench/run measures of early return, by section: forms, sides, sizes and rounds."""
+"""The measurements of early return by bench/run, by section: forms, sides, sizes and rounds."""
 
 # form: (what stands before the program, arguments, sentence)
 FORMS = {

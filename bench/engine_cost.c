@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an engine costs a program and what it gives: a post, with workers that seek and that sleep;
- * the time until a small copy has ended; bandwidth by size of fragment and by workers against a
- * copy of one's own; how soon data that the engine has copied can be read, by copy kernel. The
- * program is on the first CPU, the workers on the second (two of them on both). One JSON object a
- * line: the least and the median of many.
+ * Measures the cost and the gain of a copy engine: a post, with workers that seek and that sleep;
+ * the time until a small copy has ended; bandwidth by fragment size and by workers against a plain
+ * copy; how soon a program can read data that the engine has copied, by copy kernel. The program
+ * runs on the first CPU, the workers on the second (two of them on both). Prints one JSON object
+ * per line: the least and the median of many.
  *
  *   ninja bench/engine_cost && bench/engine_cost [--normal] [engine]
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What running a compiled schedule costs: an operation that does nothing; a dissemination barrier
- * of two ranks against one written by hand with two cache lines; a copy of 16 MB from one rank to
- * another against copies by hand. What is compared alternates, so that both see the same machine.
- * One JSON object a line: the ratio's median and quartiles over the rounds, and both times.
+ * Measures running a compiled schedule: an operation that does nothing; a dissemination barrier of
+ * two ranks against a handwritten one with two cache lines; a copy of 16 MB from one rank to
+ * another against plain copies. The compared sides alternate, so that both see the same machine.
+ * Prints one JSON object per line: the ratio's median and quartiles over the rounds, and both
+ * times.
  *
  *   ninja bench/goal_cost && bench/goal_cost
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What guarding memory costs, by kind, size, pages and how the range lies, with this process
- * otherwise idle or a second thread running: to arm, to release, from an access until touched()
- * begins (when the first useful byte could be copied) and until the access is done; beside what
- * mprotect(2) takes for the same. A table; times in us, median (least).
+ * Measures the cost of guards, by kind, size, pages and position of the range, with this process
+ * otherwise idle or a second thread running: arming, releasing, and an access: until touched()
+ * begins (when the first useful byte could be copied) and until the access is done; beside the time
+ * of mprotect(2). Prints a table; times in us, median (least).
  *
  *   ninja bench/guard_cost && nice -n -20 bench/guard_cost [kind]
  */

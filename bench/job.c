@@ -290,7 +290,7 @@ void job_watch_read(const struct job_watch *w, struct job_cpu *out)
 	out->run_ns = (uint64_t)own.tv_sec * 1000000000ull + (uint64_t)own.tv_nsec;
 }
 
-/* What ranks did before, such as filling buffers, is nobody's waiting for a core. */
+/* Work before the measurement, such as filling buffers, does not count as waiting for a core. */
 uint64_t job_begin(struct bench *b, const struct job_watch *w, struct job_cpu *before)
 {
 	bench_sync(b);

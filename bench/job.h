@@ -42,7 +42,7 @@ long job_lost_core(void);
 uint64_t job_count_lines(const char *path);
 uint64_t job_count_entries(const char *folder);
 
-/* Of the threads that existed at job_watch_open(). */
+/* CPU times of the threads that existed at job_watch_open(). */
 struct job_cpu {
 	uint64_t run_ns, delay_ns;                 /* the thread that called it */
 	uint64_t workers_run_ns, workers_delay_ns; /* all others together */

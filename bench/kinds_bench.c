@@ -38,8 +38,7 @@ struct bench_job {
 	int *counts, *starts; /* of blocks, for forms with lists */
 };
 
-/* What is sent and received, in blocks; -1: one for each rank. `root`: one of the two is rank 0's
- * only. */
+/* The blocks sent and received; -1: one for each rank. `root`: only rank 0 has one of the two. */
 struct kind {
 	const char *name;
 	int send, recv;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What local operations of schedules cost against the same loops written by hand with vector
- * instructions: the sum and the larger of floats, into memory of its own and in place, the two
- * taking turns on the same memory; then every operation on every type. And what the interpreter's
- * core costs for an operation that does nothing, in schedules of several shapes. One JSON object a
- * line.
+ * Measures local operations of schedules against handwritten vector loops: the sum and the maximum
+ * of floats, into separate memory and in place, both sides alternating on the same memory; then
+ * every operation on every type; then the interpreter's cost for an operation that does nothing, in
+ * schedules of several shapes. Prints one JSON object per line.
  *
  *   ninja bench/local_cost && bench/local_cost [--all]
  */

@@ -166,7 +166,7 @@ static size_t parts_sent(const struct job *j)
 	return j->kind->cut ? (size_t)j->b.ranks : 1;
 }
 
-/* What a rank sends to another in this call. */
+/* The seed of the data that a rank sends to another in this call. */
 static uint64_t seed_of(const struct job *j, int from, int to)
 {
 	return bench_seed(j->call, j->kind->cut ? from * j->b.ranks + to : from);
@@ -211,7 +211,7 @@ static bool is_waiter(const struct job *j)
 
 enum { SAYS_CALL = JOB_SAYS_LAST, SAYS_USE };
 
-/* What the rank that waits for data said of its call and of its use. */
+/* Keep the times of the call and of the use that the waiting rank has reported. */
 static void keep_phases(struct job *j)
 {
 	const uint64_t *line = j->b.area->value[j->kind->waiter < 0 ? 1 : j->kind->waiter];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a reduce costs: the sum of floats of two ranks to both (reduce/, exec/), by size, against
- * two threads that do the same by a loop of their own, each a half: out0[i] = out1[i] = in0[i] +
- * in1[i], plainly and past the caches. Alternating in one run; nothing else is measured at the
- * time. One JSON object a line.
+ * Measures a reduction (reduce/, exec/): the sum of floats of two ranks to both, by size, against
+ * two threads with a loop of their own, each on a half: out0[i] = out1[i] = in0[i] + in1[i], with
+ * plain and with streaming stores. Both sides alternate in one run. Prints one JSON object per
+ * line.
  *
  *   ninja bench/reduce_cost && bench/reduce_cost [bytes ...]
  */

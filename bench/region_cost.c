@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What region/ costs a program: the hooks of free(), the description of a buffer, adoption and its
- * ends, by size and by how a buffer lies; how long others wait meanwhile. One JSON object a line:
- * the least and the median of many, in ns.
+ * Measures the cost of region/ to a program: the hooks of free(), the description of a buffer,
+ * adoption and its ends, by size and by the buffer's position; how long other ranks wait meanwhile.
+ * Prints one JSON object per line: the least and the median of many, in ns.
  *
  *   ninja bench/region_cost && bench/region_cost
  */

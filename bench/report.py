@@ -43,7 +43,7 @@ def size_text(n):
 
 
 def targets(section, what, ranks, n, state, cma):
-    """What issue 2 asks for: a list of (against, least ratio); against is own or fastest."""
+    """The requirement of issue 2: a list of (against, least ratio); against is own or fastest."""
     if section in ("bcast", "huge") and what == "bcast" and n >= 64 * KIB:
         out = [("own", 1.2 if n == 64 * KIB else 1.0)] if n < 256 * KIB else \
             [("fastest", 1.5 if n == 64 * MIB else 2.0)]

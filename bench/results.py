@@ -55,7 +55,7 @@ def gain(result, side):
 
 
 def side_cell(result, side):
-    """What it took, and how many times as fast as the MPI alone that is."""
+    """The time of a side, and its speed relative to the host MPI alone."""
     if not result or side not in result['sides']:
         return '-'
     found = gain(result, side)
@@ -135,7 +135,7 @@ def paper_text(runs):
 
 
 def losses(runs):
-    """What is slower with confidence, and what is faster."""
+    """The cases that are slower with confidence, and those that are faster."""
     rows, faster, whole = [], 0, 0
     for run in runs:
         for s in run['scenarios']:
@@ -172,7 +172,7 @@ def lasted(seconds):
 
 
 def state_text(files):
-    """What the figures can be relied on for."""
+    """The limits of the figures."""
     troubled = [f for f in files if f['machine']['disturbed']]
     if not troubled:
         return 'Nothing else ran on the machine meanwhile, as far as it tells (see the load of each run).'

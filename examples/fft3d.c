@@ -86,8 +86,8 @@ static void transform_planes(const struct fft *f, cplx *data, const struct trans
 /* ---- transposing ------------------------------------------------------------------------- */
 
 /*
- * Of each plane [lines][n] the partner with index r gets columns [r * lines, (r + 1) * lines), and
- * what comes of it are its lines of my columns: so that a plane becomes [my columns][all lines].
+ * Pack each plane [lines][n]: the partner with index r gets columns [r * lines, (r + 1) * lines)
+ * and sends its lines of this rank's columns, so a plane becomes [my columns][all lines].
  */
 static void pack(const struct transpose *t, int first, int planes)
 {

@@ -49,7 +49,9 @@ static void *find(const char *symbol)
 	return found;
 }
 
-/* What a library lacks is told when it is called: not every program needs everything. */
+/*
+ * A call of a symbol that the host MPI lacks fails; loading does not: not every program needs all.
+ */
 static void *find_or(const char *symbol, void *lacks)
 {
 	void *found = dlsym(RTLD_DEFAULT, symbol);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program may ask of Sluice directly. Nothing of this is needed to use it: `sluice run`
- * serves programs that have never heard of it.
+ * Direct requests of a program to Sluice. Programs need none of them: `sluice run` serves programs
+ * that do not know Sluice.
  */
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which operations a rank has in a collective. */
+/* Building a rank's operations of a collective. */
 #include <errno.h>
 
 #include "coll/coll.h"
@@ -10,7 +10,7 @@ struct out {
 	bool is_full;
 };
 
-/* Index of a rank's receive from `from`, when it receives from every other. */
+/* Index of a rank's receive from rank `from` when it receives from every other rank. */
 static uint32_t number_from(int from, int rank)
 {
 	return (uint32_t)(from < rank ? from : from - 1);
@@ -115,7 +115,7 @@ static void build_all(struct out *o, const struct coll_shape *s)
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* How many of the first n are `rank`. */
+/* Occurrences of `rank` among the first n. */
 static uint32_t count_of(const int *list, int n, int rank)
 {
 	uint32_t count = 0;
@@ -125,7 +125,7 @@ static uint32_t count_of(const int *list, int n, int rank)
 	return count;
 }
 
-/* Where `rank` stands in the list for the k-th time, from 0; -1: not so often. */
+/* Index of occurrence k (from 0) of `rank` in the list; -1: there are fewer. */
 static int find_nth(const int *list, int n, int rank, uint32_t k)
 {
 	for (int i = 0; i < n; i++)
@@ -134,7 +134,7 @@ static int find_nth(const int *list, int n, int rank, uint32_t k)
 	return -1;
 }
 
-/* The k-th send to a rank belongs to its k-th receive from this one: k is the tag. */
+/* The k-th send to a rank matches its k-th receive from this one: k is the tag. */
 static void build_neighbours(struct out *o, const struct coll_shape *s)
 {
 	bool is_gather = coll_pattern(s->kind) == COLL_NEIGHBOR_ALLGATHER;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Detached runs: the call has returned, and a channel, any rank that waits, or a thread of this
- * process that touches the memory moves the rest. Only its queue writes to a detached run, so any
- * number of threads and signal handlers may be in here at once.
+ * Detached runs: the call has returned, and a channel, a waiting rank, or a thread of this process
+ * that touches the memory moves the remaining data. Only the queue of a detached run writes to the
+ * run, so any number of threads and signal handlers may call these functions at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "exec/private.h"
 #include "progress/progress.h"
 
-/* ---- may it be left? --------------------------------------------------------------------- */
+/* ---- may the call return? ---------------------------------------------------------------- */
 
 int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t wait_ns)
 {
@@ -39,7 +39,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 				break;
 		}
 		if (node_wait_is_long(&w))
-			copy = EXEC_COPY_ALL; /* one that cannot leave yet helps meanwhile */
+			copy = EXEC_COPY_ALL; /* a rank that must stay helps meanwhile */
 		ret = wait_step(r, &w);
 		if (ret)
 			break;
@@ -53,7 +53,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 
 /* ---- the channel ------------------------------------------------------------------------- */
 
-/* Called by the queue when it has posted and got back all it could: the next operation's turn. */
+/* The queue calls it when it has got back all it could post: start the next operation. */
 static void start_next(void *arg)
 {
 	struct exec_run *r = arg;
@@ -86,8 +86,11 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 		ret = run_op(r, i)->type == COLL_OP_COPY ? match_copy(r, i, mode, &o->view) :
 							match_op(r, i, mode, &o->view);
 		o->view.edges_done |= had_edges;
-		if (ret) /* its peer has passed on: it will be found over; anything else is found
-			    again */
+		/*
+		 * the peer has passed on: later checks find the operation complete; other errors
+		 * show up again
+		 */
+		if (ret)
 			o->state = EXEC_ACTIVE;
 	}
 }
@@ -133,7 +136,7 @@ void exec_restart_channel(struct exec_run *r)
 		return;
 	if (!atomic_compare_exchange_strong_explicit(&r->in_channel, &none, 1, memory_order_acquire,
 						     memory_order_relaxed))
-		return; /* what is in it has not come back yet: a later touch will start it again */
+		return; /* the channel still holds fragments: a later touch starts it again */
 	xfer_queue_init(&r->queue);
 	atomic_store_explicit(&r->next_queued, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->is_stopped, false, memory_order_relaxed);
@@ -151,7 +154,7 @@ void exec_rescue(struct exec_run *r)
 		xfer_queue_rescue(&r->queue, os_now_ns());
 }
 
-/* ---- what the kind of run does ----------------------------------------------------------- */
+/* ---- per kind of run -------------------------------------------------------------------- */
 
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
@@ -211,7 +214,7 @@ void exec_resume(struct exec_run *r, struct node_wait *w)
 	slot_note_working(r);
 }
 
-/* Since when this partner does; UINT64_MAX: not so. */
+/* Since when this partner only waits for this run; UINT64_MAX: not idle. */
 static uint64_t waits_since_ns(const struct exec_run *r, int rank)
 {
 	struct exec_slot *s = slot_of(r->comm, rank, r->op);
@@ -222,7 +225,7 @@ static uint64_t waits_since_ns(const struct exec_run *r, int rank)
 	return since ? since : UINT64_MAX;
 }
 
-/* ... any of them, the first; UINT64_MAX: none. */
+/* The earliest time of any partner; UINT64_MAX: none waits. */
 static uint64_t waited_since_ns(const struct exec_run *r)
 {
 	uint64_t first = UINT64_MAX;

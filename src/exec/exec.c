@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Publishing a rank's side of a collective and stepping through it until it is done. */
+/* Publishing a rank's side of a collective and stepping it to its end. */
 #include "exec/exec.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static uint64_t xfers_off(int ranks)
 			     BASE_CACHE_LINE);
 }
 
-/* One transfer more than receives: a copy's. */
+/* One transfer per receive, and one for a copy. */
 static uint64_t starts_off(int ranks)
 {
 	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
@@ -103,7 +103,7 @@ static void publish(struct exec_run *r)
 	const struct exec_call *call = &r->call;
 	struct exec_slot *s = r->slot;
 
-	/* a helper of long ago may still look at this slot: it is nobody's while it is rewritten */
+	/* a late helper may still read this slot: the slot is invalid while it is rewritten */
 	atomic_store_explicit(&s->op, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
 	memcpy(s->desc, call->desc, sizeof s->desc);
@@ -114,8 +114,10 @@ static void publish(struct exec_run *r)
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
-	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same
-	 * fence of the peer. */
+	/*
+	 * The later of two ranks sees the earlier: each publishes, then reads. Partner: the same
+	 * fence of the peer.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	wake_peers(r);
 }
@@ -138,7 +140,7 @@ static uint64_t number_of(const struct exec_comm *e, const struct exec_call *cal
 	return call->number ? call->number : e->op + 1;
 }
 
-/* Not the operations: publishing needs to know only how many there are. */
+/* Leaves the operations uninitialised: publishing needs only their number. */
 static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec_call *call)
 {
 	memset(r, 0, offsetof(struct exec_run, queue));
@@ -150,7 +152,7 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	r->slot = slot_of(e, e->rank, r->op);
 	r->kind = call->reduce ? &reduction_ops : &transfers_ops;
 	r->op_count = call->reduce ? 0 : call->schedule->count;
-	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
+	r->next_help = (uint32_t)e->rank + 1; /* ranks begin to help at different peers */
 }
 
 static bool is_too_big(const struct exec_comm *e, const struct exec_call *call)
@@ -187,7 +189,8 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	}
 	e->op = base_max_u64(e->op, r->op);
 	*place = r;
-	if (!call->is_nonblocking) /* whose caller may have left the call that it belongs to */
+	/* the caller of a nonblocking run may have returned to the program */
+	if (!call->is_nonblocking)
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
 	r->remaining = call->reduce ? 1 : r->op_count;
@@ -199,7 +202,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	return 0;
 }
 
-/* ---- trouble ----------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------- */
 
 static int report_dead(struct exec_run *r, int dead)
 {
@@ -220,8 +223,11 @@ void exec_abandon(struct exec_comm *e, int error)
 	node_poison(e->group, e->rank);
 }
 
-/* The culprit has done its part of this collective, so that it may end well: others get time for
- * that. Not for ever: a second rank may have failed, whom nobody names. */
+/*
+ * The failed rank has done its part of this collective, so the collective may still end well: the
+ * other ranks get time for that. The time is limited because a second rank may have failed
+ * unnoticed.
+ */
 static bool may_end_well(struct exec_run *r, int culprit)
 {
 	uint64_t now = os_now_ns();
@@ -244,11 +250,11 @@ int check_peers(struct exec_run *r)
 	if (dead < 0)
 		return 0;
 	node_poison(e->group, dead);
-	/* another rank may have found the first to die, reported it and died itself meanwhile */
+	/* the rank that found the death first may have reported it and died since */
 	return report_dead(r, node_poisoned(e->group));
 }
 
-/* A copy has failed because its other end is gone, which takes a moment to be visible. */
+/* A copy has failed because its other end died; the death takes a moment to be visible. */
 static int find_dead(struct exec_run *r)
 {
 	uint64_t give_up = os_now_ns() + FIND_DEAD_NS;
@@ -264,7 +270,7 @@ static int find_dead(struct exec_run *r)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Nothing to do here: let the MPI progress (a peer may wait for a message of ours), then wait. */
+/* Let the host MPI progress (a peer may wait for a message of this rank), then wait. */
 int wait_step(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
@@ -310,7 +316,7 @@ void run_retire(struct exec_run *r)
 	e->free_runs = r;
 }
 
-/* It has ended, or failed. */
+/* The run has ended or failed: free it. */
 static int finish(struct exec_run *r, int ret)
 {
 	struct exec_comm *e = r->comm;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where things lie in the slots, and which receive belongs to which send. */
+/* The layout of slots, and the matching of sends and receives. */
 #include <errno.h>
 
 #include "exec/private.h"
@@ -77,8 +77,10 @@ static bool is_match(const struct coll_flat_op *recv, int src, const struct coll
 	return recv->type == COLL_OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
 }
 
-/* The sender's hint saves the search: the place of the receive, when parts without bytes do not
- * move it. */
+/*
+ * The sender's hint gives the place of the receive, unless parts without bytes shift it: then
+ * search.
+ */
 const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
 				const struct coll_flat_op *send)
 {
@@ -94,8 +96,10 @@ const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot
 	return NULL;
 }
 
-/* Sends follow the receives, by the rank that gets them: that is where the search begins,
- * downwards, as parts without bytes are left out. */
+/*
+ * Sends follow the receives, ordered by receiving rank: search downwards from the place that a
+ * schedule without empty parts would give.
+ */
 const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
 				const struct coll_flat_op *recv)
 {
@@ -133,10 +137,12 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
 	uint32_t number = recv_number(ds, recv);
 
-	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read
-	 * counts only if both slots are still those of this collective. (What it maps and claims
-	 * then is safe: a transfer cannot end, and so a slot cannot change, while one of its
-	 * fragments is claimed.) */
+	/*
+	 * A late sender or helper may read a slot while its owner rewrites it, so the data read
+	 * counts only if both slots still belong to this collective. Mapping and claiming are safe
+	 * after that: a transfer cannot end, and so its slot cannot change, while one of its
+	 * fragments is claimed.
+	 */
 	if (!slot_is_still(ss, op) || !slot_is_still(ds, op))
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
@@ -148,8 +154,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat
 }
 
 /*
- * A receiver needs nothing of its sender but what the sender has published: it may have received,
- * and have used its slot for later collectives, before the sender tries at it.
+ * A receiver needs only what its sender has published, so the receiver may receive and reuse its
+ * slot before the sender tries to match: the sender gets -ESTALE.
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
@@ -173,7 +179,7 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	}
 	if (!ret || slot_is_still(peer, r->op))
 		return ret;
-	return -EAGAIN; /* it passed on while we looked */
+	return -EAGAIN; /* the peer passed on meanwhile */
 }
 
 bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy)

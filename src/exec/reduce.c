@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run that is a reduce: what the ranks publish of it, doing it, and, once it was left, looking at
- * it. Everybody can do every unit when all ranks have come; an operation of the program only rank
- * r, of slice r.
+ * Reductions as runs: publishing, stepping, and polling a detached one. When all ranks have
+ * published, any mover can combine any fragment; only rank r can run an operation of the program,
+ * on slice r.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "exec/private.h"
 
-#define ROOM_BYTES (32u << 10) /* of each piece, for operations of the program */
+#define ROOM_BYTES (32u << 10) /* work memory per piece, for operations of the program */
 
-/* ---- what is published ------------------------------------------------------------------- */
+/* ---- publishing --------------------------------------------------------------------------- */
 
 static uint64_t *slot_starts(const struct exec_comm *e, struct exec_slot *s)
 {
@@ -57,7 +57,7 @@ static void view_init(struct reduce_view *v, struct slot_reduce *at,
 	reduce_cut(shape, &v->cut);
 }
 
-/* Starts ascend and are as many elements as there are: rank r's are all its own. */
+/* Starts ascend from 0 to the number of elements. */
 static bool are_starts(const struct exec_reduce *f, int ranks)
 {
 	if (f->kind != COLL_REDUCE_SCATTER)
@@ -114,7 +114,7 @@ int reduction_begin(struct exec_run *r)
 	if (!is_operation(f) || !are_starts(f, r->comm->size) || shape.root >= shape.ranks ||
 	    f->count > UINT64_MAX / f->element_bytes)
 		return -EINVAL;
-	/* this rank's own numbers, until the next collective in the slot */
+	/* this rank's own collective, until the slot's next one */
 	r->reduce_at = (struct slot_reduce){ r->comm, r->op };
 	view_init(&r->reduce, &r->reduce_at, &shape, slot_starts(r->comm, r->slot));
 	r->reduce.mode = XFER_VIEW_NORMAL;
@@ -145,10 +145,12 @@ static void publish(struct exec_run *r)
 	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
 }
 
-/* ---- who has come ------------------------------------------------------------------------ */
+/* ---- arrivals ------------------------------------------------------------------------------ */
 
-/* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done;
- * -EREMOTEIO. */
+/*
+ * Returns: 0: all ranks have published and agree; -EAGAIN: not yet; -ESTALE: one has ended the
+ * reduction, so it is complete; -EREMOTEIO: they disagree.
+ */
 static int check_arrivals(const struct exec_run *r)
 {
 	for (int k = 0; k < r->comm->size; k++) {
@@ -168,7 +170,7 @@ static int check_arrivals(const struct exec_run *r)
 	return 0;
 }
 
-/* As check_arrivals(); also, everything published can be reached. Detached runs included. */
+/* Like check_arrivals(), and checks that all memory is reachable. Serves detached runs too. */
 static int check_all(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
@@ -176,7 +178,7 @@ static int check_all(const struct exec_run *r)
 
 	if (ret || r->has_matched || reduce_can_reach(&v))
 		return ret;
-	ret = check_arrivals(r); /* what was read may be of a later collective */
+	ret = check_arrivals(r); /* the data read may belong to a later collective */
 	return ret ? ret : -EREMOTEIO;
 }
 
@@ -195,7 +197,7 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
 	struct reduce_shape shape = first->reduce;
 	bool may = shape.type != GOAL_NOP;
 
-	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
+	for (int pass = 0; pass < 2; pass++) { /* the second pass validates the first */
 		for (int k = 0; k < e->size; k++) {
 			struct exec_slot *s = slot_of(e, k, at->op);
 			bool is_alike;
@@ -203,8 +205,7 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
 			if (!slot_is_published(s, at->op))
 				return -EAGAIN;
 			is_alike = s->is_reduce && !memcmp(&s->reduce, &shape, sizeof shape);
-			/* who is killed in the middle of a unit may have overwritten inputs of it
-			 */
+			/* a mover killed within a fragment may have overwritten inputs of it */
 			may &= !s->is_in_place;
 			if (!slot_is_still(s, at->op) || !is_alike)
 				return -EAGAIN;
@@ -217,9 +218,11 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
 	return may ? 0 : -EPERM;
 }
 
-/* ---- doing it ---------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------- */
 
-/* A unit of any slice, its own first; where others begin at the front, helpers begin in the middle.
+/*
+ * Combine a fragment of any slice, this rank's own first. Owners begin at the front, helpers in the
+ * middle.
  */
 static int move_any(struct reduce_view *v, int rank)
 {
@@ -290,7 +293,7 @@ static int step(struct exec_run *r, enum exec_copy copy)
 	return copy_edge_buf(r);
 }
 
-/* ---- leaving ----------------------------------------------------------------------------- */
+/* ---- detached runs ------------------------------------------------------------------------- */
 
 static enum run_need need(const struct exec_run *r, bool all_come)
 {
@@ -304,8 +307,7 @@ static enum run_need need(const struct exec_run *r, bool all_come)
 	return is_needed ? NEEDED_NOW : NOT_NEEDED;
 }
 
-/* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
- * nothing. */
+/* A range of a user buffer: the rank's input or its result; 0 bytes: no result. */
 struct range { enum coll_buffer mem; uint64_t off, bytes; };
 
 static struct range input_range(const struct exec_run *r)
@@ -336,8 +338,10 @@ static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 		visit(arg, &r->call.desc[out.mem], out.off, out.bytes, true);
 }
 
-/* Elements of the vector, [*first, *first + n), that bytes [start, end) of the program's addresses
- * hold of the range, whose first element is `base`. */
+/*
+ * The elements of the vector, [*first, *first + n), that the program's bytes [start, end) hold of a
+ * range, whose first element is `base`.
+ */
 static uint64_t elements_in(const struct exec_run *r, const struct range *in, uint64_t base,
 			    uintptr_t start, uintptr_t end, uint64_t *first)
 {
@@ -430,7 +434,7 @@ static uint64_t work_bytes(const struct exec_run *r)
 	return base_max_u64(s->count * s->element_bytes * s->ranks, 1);
 }
 
-/* Every other rank, the own one is -1. */
+/* Every other rank; this rank is -1. */
 static uint32_t peer_count(const struct exec_run *r) { return (uint32_t)r->comm->size; }
 
 static int peer_at(const struct exec_run *r, uint32_t i)
@@ -441,7 +445,7 @@ static int peer_at(const struct exec_run *r, uint32_t i)
 static int help(struct exec_run *r)
 {
 	(void)r;
-	return 0; /* every step helps already */
+	return 0; /* every step helps */
 }
 
 const struct run_ops reduction_ops = {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process that is no rank of the group moves for it: everything of a collective of which
- * both ends are published and mapped. It may be killed at any moment, so it writes down what it
- * claims.
+ * The worker process as a mover: it moves every transfer whose two ends are published and mapped.
+ * It may be killed at any moment, so it records each claim.
  */
 #include <errno.h>
 
@@ -39,7 +38,7 @@ uint32_t exec_name_group(uint64_t name)
 
 /* ---- moving ------------------------------------------------------------------------------ */
 
-/* Claim a unit, of at most so many bytes, and write it down. False: nothing is left to take. */
+/* Claim a unit of at most `bytes` bytes and record the claim. Returns: false: none is free. */
 static bool claim(const struct exec_mover *m, struct xfer *x, uint64_t tag, uint32_t units,
 		  uint64_t bytes, uint64_t name, uint32_t *out_unit)
 {
@@ -64,12 +63,12 @@ static uint64_t unit_bytes(const struct xfer_plan *p, uint32_t unit)
 	uint64_t at, n;
 
 	if (unit == p->fragments)
-		return 0; /* edges are counted by themselves */
+		return 0; /* edges count as no bytes here */
 	xfer_fragment_range(p, unit, &at, &n);
 	return n;
 }
 
-/* False: its owner has not opened it (or it is long over). */
+/* Returns: false: the owner has not opened the transfer, or the transfer is over. */
 static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank, uint32_t index)
 {
 	uint64_t name = name_of(m->group, rank, index, v->tag);
@@ -81,7 +80,7 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 	while (claim(m, v->x, v->tag, v->units, most, name, &unit)) {
 		uint64_t bytes = unit_bytes(&v->plan, unit);
 
-		if (xfer_copy_unit(v, unit)) { /* both ends are mapped: cannot be */
+		if (xfer_copy_unit(v, unit)) { /* cannot fail: both ends are mapped */
 			xfer_unclaim(v->x, unit);
 			node_wake(v->group, v->dst_rank);
 			bytes = 0;
@@ -117,7 +116,7 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	       slot_is_still(s, op) && serve_view(m, &v, rank, e->recv_cap);
 }
 
-/* As serve_recv(), for a reduction. */
+/* Like serve_recv(), for a reduction. */
 static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mover *m)
 {
 	struct slot_reduce at = { e, op };
@@ -153,7 +152,7 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 			all = false;
 			continue;
 		}
-		if (s->is_reduce) { /* of all ranks at once */
+		if (s->is_reduce) { /* one reduction for all ranks */
 			all &= serve_reduce(e, op, m);
 			break;
 		}
@@ -169,9 +168,9 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 	return all && !atomic_load_explicit(m->stop, memory_order_relaxed);
 }
 
-/* ---- when it is dead --------------------------------------------------------------------- */
+/* ---- after the death of the worker process ------------------------------------------------ */
 
-/* The transfer and the unit of a name, when both can be. */
+/* The transfer and the unit of a name; NULL when the name is invalid. */
 static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_t *out_tag,
 			       uint32_t *out_unit)
 {
@@ -194,7 +193,7 @@ void exec_reclaim(struct exec_comm *e, uint64_t name, bool is_intent)
 
 	if (!x || (is_intent && !xfer_was_claimed(x, tag, unit)))
 		return;
-	/* It may have died between the end of the copy and saying so. */
+	/* The mover may have died after the copy, before removing its record. */
 	if (xfer_is_done(x, tag, xfer_bit(unit)))
 		return;
 	xfer_unclaim(x, unit);

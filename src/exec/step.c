@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One small piece of work at a time, so that a rank serves all its operations and its peers evenly.
+/*
+ * Steps: one small piece of work each, so that a rank serves all its operations and peers evenly.
  */
 #include <errno.h>
 
@@ -19,7 +20,7 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 	return (char *)r->call.user[buf] + off;
 }
 
-/* All of what it writes is there: what was left of it in this rank's slot. */
+/* The operation's data is complete: copy the bytes that movers stored in this rank's slot. */
 static void copy_edge_buf(struct exec_run *r, const struct coll_flat_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
@@ -28,7 +29,7 @@ static void copy_edge_buf(struct exec_run *r, const struct coll_flat_op *op)
 	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
 
-/* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
+/* First the bytes outside the mapped pages of a buffer, which only this thread can copy. */
 static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 {
 	struct xfer_view *v = &r->ops[i].view;
@@ -50,7 +51,7 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 	return ret;
 }
 
-/* A rank that is away soon does itself what costs no more than telling others. */
+/* A rank about to detach copies by itself when telling others costs as much. */
 static bool is_worth_leaving(const struct exec_run *r, const struct coll_flat_op *copy)
 {
 	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
@@ -98,8 +99,7 @@ static int step_match(struct exec_run *r, uint32_t i)
 	if (o->staged && op->type == COLL_OP_SEND) {
 		r->stage_src = local_address(r, op->buf, op->off);
 		r->stage_bytes = op->bytes;
-		/* it may have looked, and gone to sleep, before a chunk that was filled before we
-		 * met */
+		/* the peer may have polled before an earlier chunk was filled, and gone to sleep */
 		node_wake(r->comm->group, (int)op->peer);
 	}
 	o->state = EXEC_MATCHED;
@@ -114,7 +114,7 @@ static bool is_same_range(const struct coll_flat_op *a, const struct coll_flat_o
 	       a->bytes == b->bytes;
 }
 
-/* Where send i is laid out for its receiver: sends of the same bytes share a place. */
+/* The extent that holds send i for its receiver: sends of the same bytes share a place. */
 static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *out)
 {
 	const struct coll_flat_op *ops = slot_ops(r->slot);
@@ -132,7 +132,7 @@ static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *ou
 			at = all;
 		all += base_round_up(ops[k].bytes, OS_PAGE);
 	}
-	if (e->repair.bytes < all) { /* not while a receiver of this collective may read it */
+	if (e->repair.bytes < all) { /* never while a receiver of this collective may read it */
 		if (e->repair.bytes)
 			region_extent_put(&e->repair);
 		e->repair.bytes = 0;
@@ -219,7 +219,7 @@ int step_stage(struct exec_run *r)
 		if (ops[i].type != COLL_OP_SEND || o->state == EXEC_DONE)
 			continue;
 		if (o->state != EXEC_MATCHED)
-			consumed = 0; /* may turn out to be staged as well */
+			consumed = 0; /* the receive may be staged as well */
 		else if (o->staged)
 			consumed = base_min_u64(consumed, xfer_stage_consumed(o->view.x, r->op));
 	}
@@ -237,9 +237,9 @@ int step_stage(struct exec_run *r)
 /* ---- helping ----------------------------------------------------------------------------- */
 
 #define HELP_TRIES                                                                                 \
-	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
+	64u /* transfers checked per pass: an idle rank soon makes another pass */
 
-/* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
+/* Can this rank help with the receive? HELP_READY, HELP_COMPLETE, or HELP_UNKNOWN: not yet. */
 static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv,
 			 struct xfer_view *v)
 {
@@ -262,7 +262,7 @@ static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op
 	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_COMPLETE;
 }
 
-/* The next transfer of what rank `rank` receives that this one can help with. */
+/* Find the next receive of rank `rank` that this rank can help with. */
 static void find_help(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_comm *e = r->comm;
@@ -302,7 +302,7 @@ static void help_begin(struct exec_run *r)
 	}
 }
 
-/* Move something of what rank `rank` receives. */
+/* Move one fragment that rank `rank` receives. */
 static int help_rank(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_help *h = &r->comm->help[rank];
@@ -314,7 +314,7 @@ static int help_rank(struct exec_run *r, int rank, uint32_t *tries)
 		if (h->state != HELP_READY)
 			break;
 		ret = xfer_move(&h->view, XFER_ANY);
-		if (!ret) { /* all of it is taken */
+		if (!ret) { /* every fragment is claimed */
 			h->state = HELP_UNKNOWN;
 			h->next++;
 		}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run that consists of transfers: its operations are matched with those of its peers. Nothing of
- * a detached run is written here: an operation whose peer has come since is matched anew by each
- * caller, on its own stack.
+ * Runs of transfers, whose operations are matched with those of the peers. Nothing here writes to a
+ * detached run: each caller matches an operation whose peer has published since on its own stack.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 /* ---- publishing -------------------------------------------------------------------------- */
 
-/* Do others read this rank's first buffer, and so the bytes outside its pages too? */
+/* Do other ranks read this rank's send buffer, and so its bytes outside the pages? */
 static bool sends_user(const struct coll_schedule *b, bool is_nonblocking)
 {
 	for (uint32_t i = 0; i < b->count; i++) {
@@ -30,7 +29,7 @@ static void publish(struct exec_run *r)
 	const struct coll_schedule *b = call->schedule;
 	struct exec_slot *s = r->slot;
 
-	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
+	/* repeated schedules stay unwritten: the peers' cached copies of these lines stay valid */
 	if (memcmp(slot_ops(s), b->ops, b->count * sizeof *b->ops))
 		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
 	s->op_count = b->count;
@@ -90,8 +89,10 @@ static enum run_need matched_need(const struct coll_flat_op *op, const struct ex
 			       : NEEDED_NOW;
 	if (!xfer_needs_me(&o->view))
 		return NOT_NEEDED;
-	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are
-	 * not */
+	/*
+	 * the receiver's edges need this rank only now; fragments that no other rank can copy
+	 * always do
+	 */
 	return op->type == COLL_OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
@@ -133,8 +134,7 @@ bool transfer_is_claimed(const struct xfer_view *v)
 	return xfer_is_all_claimed(v->x, v->tag, v->plan.units);
 }
 
-/* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there.
- */
+/* View of operation i. Returns: 0; -ESTALE: it is complete; -EAGAIN: the peer has not published. */
 static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 {
 	if (r->ops[i].state == EXEC_DONE)
@@ -145,8 +145,10 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 	return 0;
 }
 
-/* Where the program sees the bytes of operation i: where they go to or come from; of a copy inside
- * this rank, side 1 is where they come from. False: there is no such side. */
+/*
+ * The program's addresses of operation i's bytes. Side 1 is the source of a copy inside this rank.
+ * Returns: false: there is no such side.
+ */
 static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
 			uintptr_t *hi)
 {
@@ -249,9 +251,9 @@ static bool is_matched(struct exec_run *r)
 }
 
 /*
- * Everything is claimed, and not all of it in place: by a mover that is busy, or by a channel of
- * the other end's, of which nobody but its own process may take it back, as it may still write.
- * Should that process compute, it is called.
+ * Is every fragment claimed, and one not in place? A busy mover holds it, or a channel of the other
+ * end, whose fragments only its own process may take back because the channel may still write. exec
+ * then wakes that process, which may be computing.
  */
 bool transfer_may_be_held(struct exec_run *r, uint32_t i)
 {

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a local operation computes: dst[i] = a[i] op b[i], on any data type, at any alignment.
+ * Local operations compute dst[i] = a[i] op b[i], on any data type, at any alignment.
  *
- *   integers   wrap around; signed and unsigned are told apart by DIV, MAX and MIN. DIV cuts off
- * towards 0; x / 0 is 0, and the smallest number / -1 is the smallest number again. f32, f64   IEEE
- * 754, in the rounding mode of the thread. f16, bf16  computed as f32 from exact conversions, then
- * rounded to nearest even (in the default rounding mode). For f16 that is the correctly rounded
- * result. MAX, MIN   of floating point: NaN when a or b is one (a's, when both are); -0 is less
- * than +0. So neither depends on the order of a and b, but for which NaN.
+ *   integers   wrap around; DIV, MAX and MIN distinguish signed and unsigned. DIV truncates towards
+ *              0; x / 0 is 0, and the smallest number / -1 is the smallest number
+ *   f32, f64   IEEE 754, in the rounding mode of the thread
+ *   f16, bf16  computed as f32 from exact conversions, then rounded to nearest even (in the
+ *              default rounding mode). For f16 that is the correctly rounded result
+ *   MAX, MIN   of floating point: NaN when a or b is one (a's, when both are); -0 is less than +0.
+ *              Neither depends on the order of a and b, except for which NaN
  *
- * Results are the same for each instruction set, at each alignment and length, from run to run, but
- * for the bits of a NaN that ADD, SUB, MUL and DIV make. Memory that somebody else writes to
- * meanwhile gives undefined contents, and no fault.
- *
- * One source (kernels.inc) is built for each instruction set; who knows the CPU says which. In a
- * kernel: GOAL_ISA_BASE, between kernel_fpu_begin() and _end().
+ * Results are the same for each instruction set, at each alignment and length, from run to run,
+ * except for the bits of a NaN that ADD, SUB, MUL and DIV make. Memory that another thread writes
+ * to meanwhile gets undefined contents, and causes no fault.
  */
 #ifndef SLUICE_GOAL_LOCAL_H
 #define SLUICE_GOAL_LOCAL_H

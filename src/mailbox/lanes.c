@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A mailbox with lanes. The numbers of a lane's turns lead to its own records, in turn. */
+/* A mailbox with lanes: each lane has MAILBOX_TURNS records, reused in turn. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static uint64_t turn_of(const struct mailbox *b, uint64_t n)
 	return n / MAILBOX_TURNS / b->lanes * MAILBOX_TURNS + n % MAILBOX_TURNS;
 }
 
-/* By lane: the last turn that a rank has ended; release, read acquire. */
+/* The last turn that a rank has ended, by lane; release, read acquire. */
 static _Atomic uint64_t *ended_of(const struct mailbox *b, int rank)
 {
 	return (_Atomic uint64_t *)(mailbox_line_of(b, rank) + 1);
@@ -84,7 +84,7 @@ uint64_t mailbox_begin_turn(struct mailbox *b, uint32_t lane, uint64_t turn)
 
 void mailbox_end_turn(struct mailbox *b, uint64_t n)
 {
-	/* who writes a record again has seen that it was read. Partner: has_room */
+	/* the next writer of the record has seen that it was read. Partner: has_room */
 	atomic_store_explicit(&ended_of(b, b->rank)[lane_of(b, n)], turn_of(b, n),
 			      memory_order_release);
 	mailbox_feed(b);

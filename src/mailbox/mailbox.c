@@ -110,7 +110,7 @@ void mailbox_end(struct mailbox *b, uint64_t n)
 		return;
 	while (b->ended_here & bit_of(b->ended + 1))
 		b->ended_here &= ~bit_of(++b->ended);
-	/* who writes a record again has seen that it was read. Partner: ended_by_all */
+	/* the next writer of the record has seen that it was read. Partner: ended_by_all */
 	atomic_store_explicit(&mailbox_line_of(b, b->rank)->ended, b->ended, memory_order_release);
 	mailbox_feed(b);
 }

@@ -6,8 +6,9 @@
 #include "mailbox/mailbox.h"
 
 struct mailbox_line {
-	BASE_ALIGNED_LINE _Atomic uint64_t ended; /* this and all before; release, read acquire */
-	/* Rank 0's only: so many ranks wait until others have ended something. */
+	/* last ended number, all before it included; release, read acquire */
+	BASE_ALIGNED_LINE _Atomic uint64_t ended;
+	/* Valid in rank 0's line: number of ranks that wait for an end. */
 	BASE_ALIGNED_LINE _Atomic uint32_t starved;
 };
 
@@ -23,17 +24,16 @@ struct mailbox {
 	struct node_group *group;
 	uint64_t area_off;
 	int rank, size;
-	uint64_t starved; /* a bit a lane (without lanes bit 0); any: counted in `starved` of rank
-			     0's line */
+	/* lanes that wait for an end (bit 0 without lanes); not 0: counted in rank 0's line */
+	uint64_t starved;
 	/* without lanes */
-	uint64_t begun;      /* the last number given */
-	uint64_t ended;      /* all up to this are, by this rank */
-	uint64_t ended_all;  /* ... by every rank, when somebody looked last */
-	uint32_t ended_here; /* bit n % MAILBOX_RECORDS: ended, though one before is not */
+	uint64_t begun;      /* the last number begun */
+	uint64_t ended;      /* this rank has ended all up to it */
+	uint64_t ended_all;  /* every rank had ended all up to it, at the last check */
+	uint32_t ended_here; /* bit n % MAILBOX_RECORDS: ended before an earlier one */
 	/* with lanes */
 	uint32_t lanes;
-	uint64_t *turns_ended_all; /* by lane: turns that every rank had ended, when somebody looked
-				      last */
+	uint64_t *turns_ended_all; /* by lane: turns that every rank had ended, at the last check */
 };
 
 static inline struct mailbox_line *mailbox_line_of(const struct mailbox *b, int rank)
@@ -41,7 +41,9 @@ static inline struct mailbox_line *mailbox_line_of(const struct mailbox *b, int 
 	return (struct mailbox_line *)((char *)node_area(b->group, rank) + b->area_off);
 }
 
-/* Whoever ends something wakes the others from here on, until mailbox_fed() of each such lane. */
+/*
+ * From here until mailbox_fed() of each such lane, a rank that ends a collective wakes the others.
+ */
 static inline void mailbox_starve(struct mailbox *b, uint32_t lane)
 {
 	uint64_t before = b->starved;
@@ -62,7 +64,7 @@ static inline void mailbox_fed(struct mailbox *b, uint32_t lane)
 		atomic_fetch_sub_explicit(&mailbox_line_of(b, 0)->starved, 1, memory_order_relaxed);
 }
 
-/* One fence is enough for all of them. */
+/* One fence serves all wake-ups. */
 static inline void mailbox_ring_others(const struct mailbox *b)
 {
 	int first = b->rank ? 0 : 1;
@@ -73,7 +75,7 @@ static inline void mailbox_ring_others(const struct mailbox *b)
 			node_wake_relaxed(b->group, k);
 }
 
-/* This rank has ended something, and said so. */
+/* Call after this rank has published an end. */
 static inline void mailbox_feed(const struct mailbox *b)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* partner: mailbox_starve */
@@ -85,7 +87,7 @@ static inline void mailbox_feed(const struct mailbox *b)
 /* ---- lanes.c ----------------------------------------------------------------------------- */
 
 struct mailbox_record *mailbox_lane_record(const struct mailbox *b, int rank, uint64_t n);
-/* mailbox_end() of a mailbox with lanes. */
+/* mailbox_end() for a mailbox with lanes. */
 void mailbox_end_turn(struct mailbox *b, uint64_t n);
 
 #endif

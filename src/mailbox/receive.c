@@ -4,7 +4,7 @@
 
 #include "mailbox/mailbox.h"
 
-/* to = to op message; combine() has its result where its right operand was. */
+/* to = to op message. combine() stores its result in its right operand. */
 static int reduce_in(const struct mailbox_reduce *f, char *to, const char *message, uint32_t bytes)
 {
 	_Alignas(16) char right[MAILBOX_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a chunk from all ranks, combining it, storing it to all that get it. */
+/* Combining chunk by chunk: read from all ranks, combine, store to each result. */
 #include <string.h>
 
 #include "reduce/private.h"
@@ -10,12 +10,12 @@ struct chunk {
 	struct reduce_view *v;
 	uint64_t first, n, bytes;
 	char *acc, *other, *in;      /* work memory */
-	enum base_copy_kernel store; /* how results are stored */
+	enum base_copy_kernel store; /* the kernel that stores results */
 };
 
 /* ---- memory of a rank -------------------------------------------------------------------- */
 
-/* Where this process sees byte 0 of a described buffer; good from d->head to d->bytes - d->tail. */
+/* Address of byte 0 of a described buffer here; valid from d->head to d->bytes - d->tail. */
 static char *map_side(const struct reduce_view *v, uint32_t rank, const struct region_desc *d)
 {
 	uint64_t middle = d->bytes - d->head - d->tail;
@@ -32,7 +32,7 @@ static void premap_side(const struct reduce_view *v, uint32_t rank, const struct
 			    d->bytes - d->head - d->tail);
 }
 
-/* Page tables are filled before a unit of so many ranks' memory is touched page by page. */
+/* Fill page tables at once rather than by a fault per page of each rank's memory. */
 static void premap(const struct reduce_view *v)
 {
 	for (uint32_t r = 0; r < v->shape.ranks; r++) {
@@ -43,7 +43,7 @@ static void premap(const struct reduce_view *v)
 	}
 }
 
-/* Input bytes [at, at + n) of a buffer: where they lie, or put together at `room`. */
+/* Input bytes [at, at + n) of a rank: in its memory, or assembled in `room`. */
 static const char *input_at(const struct reduce_view *v, uint32_t rank, const struct reduce_side *s,
 			    uint64_t at, uint64_t n, char *room)
 {
@@ -113,7 +113,7 @@ static void output_at(const struct reduce_view *v, uint32_t rank, const struct r
 	}
 }
 
-/* Stores the part of the chunk at `from` that belongs to rank's result. */
+/* Store the part of the chunk at `from` that belongs to the rank's result. */
 static void output(const struct chunk *c, uint32_t rank, const char *from)
 {
 	const struct reduce_view *v = c->v;
@@ -157,7 +157,7 @@ static void reduce(struct chunk *c)
 		output(c, r, sum);
 }
 
-/* An operation of the program: its operands in the order of ranks, unless it is commutative. */
+/* Run an operation of the program: operands in the order of ranks, unless commutative. */
 static int reduce_own(struct chunk *c)
 {
 	uint32_t ranks = c->v->shape.ranks;
@@ -172,7 +172,7 @@ static int reduce_own(struct chunk *c)
 	return ret;
 }
 
-/* acc becomes what ranks 0 to r have; c->other is where it was. */
+/* Combine rank r into acc; c->other becomes the previous acc. */
 static int scan_one(struct chunk *c, uint32_t r)
 {
 	const char *in = input(c, r, c->in);
@@ -190,7 +190,7 @@ static int scan_one(struct chunk *c, uint32_t r)
 	return ret;
 }
 
-/* A rank's input is read before its result is stored, as they may be the same memory. */
+/* Read each rank's input before storing its result: both may be the same memory. */
 static int scan(struct chunk *c)
 {
 	bool is_exclusive = c->v->shape.kind == COLL_EXSCAN;
@@ -219,8 +219,10 @@ static int combine_chunk(struct chunk *c)
 
 /* ---- chunk by chunk ---------------------------------------------------------------------- */
 
-/* Below the size from which stores go past the caches: plain copies; from the first-level cache no
- * other kernel is faster (doc/adr/0020-flat-collectives.md). */
+/*
+ * Plain copies for results that need no streaming stores: no other kernel is faster from the
+ * first-level cache (doc/adr/0020-flat-collectives.md).
+ */
 static enum base_copy_kernel pick_store(const struct reduce_view *v)
 {
 	uint64_t one = v->shape.count * v->shape.element_bytes;
@@ -264,8 +266,10 @@ int reduce_combine(struct reduce_view *v, uint64_t first, uint64_t n)
 
 /* ---- edges ------------------------------------------------------------------------------- */
 
-/* The elements of rank's result, none when all of its bytes are mapped. head: those that have bytes
- * before the mapped pages, else those that have bytes behind. */
+/*
+ * The elements of the rank's result that have bytes before the mapped pages (head), or behind them;
+ * none when all its bytes are mapped.
+ */
 static uint64_t edge_elements(struct reduce_view *v, uint32_t rank, bool head, uint64_t *first)
 {
 	struct reduce_side s = v->side(v->ctx, rank);

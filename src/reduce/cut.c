@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which elements a unit has. Pure. */
+/* The elements of slices and fragments. Pure. */
 #include "reduce/reduce.h"
 
-#define UNIT_MIN (16u << 10)  /* bytes of one rank's: below, a claim costs more than it shares */
-#define UNIT_GOOD (128u << 10) /* from here on longer units are done no faster */
-#define UNITS_FEW 4u          /* the fewest of a slice that movers can share evenly */
+/* bytes of one rank; for fewer a claim costs more than sharing gains */
+#define UNIT_MIN (16u << 10)
+#define UNIT_GOOD (128u << 10) /* longer fragments are combined no faster */
+#define UNITS_FEW 4u          /* fewest fragments of a slice that movers can share evenly */
 
 static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -17,7 +18,7 @@ uint64_t reduce_starts_sum(const uint64_t *starts, uint32_t ranks)
 	return sum;
 }
 
-/* So many elements are whole pages, where elements fit in pages. */
+/* Elements in a page when a page holds whole elements, else 1. */
 static uint64_t page_elements(const struct reduce_shape *s)
 {
 	return OS_PAGE % s->element_bytes ? 1 : OS_PAGE / s->element_bytes;
@@ -36,7 +37,7 @@ void reduce_cut(const struct reduce_shape *s, struct reduce_cut *out)
 	out->unit_elements = base_round_up(divide_up(unit, s->element_bytes), grain);
 }
 
-/* Elements [*first, *end) of a slice. */
+/* The elements of a slice: [*first, *end). */
 static void slice_range(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,
 			uint64_t *first, uint64_t *end)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Claiming units; what is done when the last one is. */
+/* Claiming and completing fragments. */
 #include "reduce/private.h"
 #include "trace/trace.h"
 
@@ -12,18 +12,18 @@ void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 {
 	if (!xfer_complete(v->words(v->ctx, slice), v->tag, xfer_bit(unit), total_of(v, slice)))
 		return;
-	for (int r = 0; r < node_size(v->group); r++) /* each waits for all slices */
+	for (int r = 0; r < node_size(v->group); r++) /* each rank waits for all slices */
 		if (r != node_rank(v->group))
 			node_wake(v->group, r);
 }
 
-/* Results of several ranks in one unit are records of their own: those are no rows. */
+/* Does one trace row describe a fragment? Not when it holds results of several ranks. */
 static bool has_rows(const struct reduce_view *v)
 {
 	return v->shape.kind != COLL_REDUCE_SCATTER;
 }
 
-/* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
+/* Trace n combined elements of a fragment, stored for `dst`. */
 static void note(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst,
 		 uint64_t since)
 {
@@ -37,7 +37,7 @@ static void note(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t 
 		     .is_last = is_row && reduce_is_all_claimed(v, slice));
 }
 
-/* One record for all ranks that get the same elements. */
+/* One trace record for all ranks that get the same elements. */
 static void note_all(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t first,
 		     uint64_t n, uint64_t since)
 {

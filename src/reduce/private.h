@@ -5,8 +5,10 @@
 
 #include "reduce/reduce.h"
 
-/* combine.c: elements [first, first + n) of all inputs, into all results. 0 or -errno of the
- * program's operation. */
+/*
+ * combine.c: combine elements [first, first + n) of all inputs into all results. Returns: 0, or
+ * -errno of the program's operation.
+ */
 int reduce_combine(struct reduce_view *v, uint64_t first, uint64_t n);
 
 #endif

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * reduce: "combine what all these ranks bring, element by element, into what these ranks get",
- * shared by everyone who waits: reductions and scans straight out of the ranks' memory into the
- * ranks' memory.
+ * reduce: combines the inputs of the ranks element by element into the results of the ranks:
+ * reductions and scans, directly from the ranks' memory into the ranks' memory, shared by all
+ * movers.
  *
  *   elements   0 ........................ count
- *   slices     |   0   |   1   | ... | p-1   |     one a rank: its claim words lie with that rank
- *   units      |  |  |  |  |  |  |  |  |  |  |     what a mover claims, REDUCE_UNITS_MAX of a slice
- * at most chunks     |||||||||||||||||||||||||||||||     what it reads from all, combines and
- * stores, in its caches
+ *   slices     |   0   |   1   | ... | p-1   |    one per rank, which holds the claim words
+ *   fragments  |  |  |  |  |  |  |  |  |  |  |    what a mover claims, <= REDUCE_UNITS_MAX a slice
+ *   chunks     |||||||||||||||||||||||||||||||    read from all ranks, combined, stored, in cache
  *
- * The cut is a pure function of the shape, which all ranks agree on, so no one has to be told.
- * Claims are xfer's: opened, claimed and completed by words (xfer.h), a slice being a transfer
- * there. A unit is combined by one mover, in the order of ranks, so that results do not depend on
- * who moved what when: the same from run to run, and on all ranks. A chunk is read from all ranks
- * before it is stored anywhere, so a rank's result may be its input, where each element of it
- * depends on the same element of the inputs only: not for COLL_REDUCE_SCATTER.
+ * The cut is a pure function of the shape, which all ranks agree on, so each mover computes it
+ * alone. A slice is opened, claimed and completed by the words of an xfer (xfer.h). One mover
+ * combines a fragment, in the order of ranks, so results do not depend on which mover ran when:
+ * they are equal from run to run and on all ranks. A mover reads a chunk from all ranks before it
+ * stores the chunk anywhere, so a rank's result may be its input, except for COLL_REDUCE_SCATTER,
+ * where a result element depends on other elements of the inputs.
  *
- * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges,
- * filled before the collective by xfer_fill_edges()); of a result they are left at out_edges, from
- * where the owner takes them when their units are done (reduce_copy_edge_buf). So every unit can be
- * anybody's.
+ * Bytes outside the mapped pages: in_edges, filled by xfer_fill_edges() before the collective, hold
+ * those of an input. Movers store those of a result at out_edges, and the owner copies them out
+ * when their fragments are complete (reduce_copy_edge_buf()). So any mover can combine any
+ * fragment.
  *
- * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r,
- * alone (combine, and work memory for it).
+ * Only a rank inside an MPI call can run an operation of the program (`combine`): then rank r
+ * combines slice r alone, with work memory of its own.
  *
- * Context: reduce_move() and what it calls: any number of threads, processes and signal handlers at
- * once, where there is no `combine`. The stack: about 3 * REDUCE_CHUNK_BYTES.
+ * Context: without `combine`, any number of threads, processes and signal handlers may call
+ * reduce_move() and the functions under it at once. Stack: about 3 * REDUCE_CHUNK_BYTES.
  */
 #ifndef SLUICE_REDUCE_H
 #define SLUICE_REDUCE_H
@@ -41,44 +40,46 @@
 #define REDUCE_CHUNK_BYTES (8u << 10)
 
 /*
- * Kinds: COLL_REDUCE          all elements, to the root
- *        COLL_ALLREDUCE       to everyone
- *        COLL_REDUCE_SCATTER  elements [starts[r], starts[r + 1]) to rank r
- *        COLL_SCAN            to rank r: of ranks 0 to r
- *        COLL_EXSCAN          to rank r: of ranks 0 to r - 1; to rank 0 nothing
+ * Kinds: COLL_REDUCE          the root gets all elements
+ *        COLL_ALLREDUCE       every rank gets all elements
+ *        COLL_REDUCE_SCATTER  rank r gets elements [starts[r], starts[r + 1])
+ *        COLL_SCAN            rank r gets the combination of ranks 0 to r
+ *        COLL_EXSCAN          rank r gets the combination of ranks 0 to r - 1, rank 0 nothing
  */
 
-/* Agreed on by all ranks. In shared memory: fixed width, no padding. */
+/* Equal on all ranks. In shared memory: fixed width, no padding. */
 struct reduce_shape {
 	uint32_t kind, ranks, root;
-	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the
-				    program's own */
-	uint32_t is_commutative; /* the program's own: may its operands be exchanged? */
+	/* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: an operation of the program */
+	uint32_t type, dtype;
+	uint32_t is_commutative; /* operation of the program: operands may be exchanged */
 	uint64_t count, element_bytes;
-	uint64_t starts_sum;     /* reduce_starts_sum() of the starts, 0 where there are none */
+	uint64_t starts_sum;     /* reduce_starts_sum() of the starts; 0: no starts */
 };
 
-/* For comparing [ranks + 1] starts. */
+/* A checksum by which the ranks compare their starts, [ranks + 1]. */
 uint64_t reduce_starts_sum(const uint64_t *starts, uint32_t ranks);
 
 struct reduce_cut { uint64_t slice_elements, unit_elements; };
 
-/* Pure. Slices but the last ones are equal, some may be empty. */
+/* Pure. All slices but the last ones are equal; some may be empty. */
 void reduce_cut(const struct reduce_shape *s, struct reduce_cut *out);
 uint32_t reduce_units(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice);
-/* Elements [first, first + n) of a unit. */
+/* The elements of a fragment: [first, first + n). */
 void reduce_unit_range(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,
 		     uint32_t unit, uint64_t *out_first, uint64_t *out_n);
-/* Bits of the units of a slice to which elements [first, first + n) belong. */
+/* Bits of the fragments of a slice that hold elements [first, first + n). */
 uint64_t reduce_units_of(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,
 		       uint64_t first, uint64_t n);
 
-/* The elements that rank gets: [first, first + n) of the vector. n is 0 when it gets none. */
+/* The elements of a rank's result: [first, first + n) of the vector; n is 0 when it gets none. */
 void reduce_result(const struct reduce_shape *s, const uint64_t *starts, uint32_t rank,
 		 uint64_t *out_first, uint64_t *out_n);
 
-/* One rank's memory, as it has been published. in, out: descriptors of what it brings and gets,
- * from in_off and out_off on; mapped. */
+/*
+ * One rank's memory, as published and mapped: descriptors of the input, from in_off on, and of the
+ * result, from out_off on.
+ */
 struct reduce_side {
 	const struct region_desc *in, *out;
 	uint64_t in_off, out_off;
@@ -86,51 +87,52 @@ struct reduce_side {
 	char *out_edges;      /* 2 * XFER_EDGE_BYTES */
 };
 
-/* Work memory for `combine`: three pieces of so many bytes, at least an element. */
+/* Work memory for `combine`: three pieces of `bytes` bytes, each at least an element. */
 struct reduce_room { char *piece[3]; uint64_t bytes; };
 
-/* How this process sees a reduce. Private to it. */
+/* One process's view of a reduction; process-private. */
 struct reduce_view {
 	struct reduce_shape shape;
 	struct reduce_cut cut;
 	const uint64_t *starts;
 	struct node_group *group;
 	uint64_t tag;
-	enum xfer_view_mode mode; /* of this rank's own memory */
-	void *ctx;                /* of the two: */
+	enum xfer_view_mode mode; /* how this rank's own memory is addressed */
+	void *ctx;                /* of side() and words() */
 	struct reduce_side (*side)(void *ctx, uint32_t rank);
 	struct xfer *(*words)(void *ctx, uint32_t slice);
-	/* the program's own operation: inout[i] = in[i] op inout[i]; 0 or -errno */
+	/* the program's operation: inout[i] = in[i] op inout[i]; 0 or -errno */
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *combine_ctx;
 	struct reduce_room *room;
 };
 
-/* Does every rank's memory hold what the shape says, mapped here? */
+/* Does every rank's memory hold the elements of the shape, and is it mapped here? */
 bool reduce_can_reach(struct reduce_view *v);
 /*
- * Claim a unit of the slice, the first free one from `start` on, and do it. 1, 0: there was none to
- * take, -errno of `combine` (the unit stays claimed: the collective has failed).
+ * Claim a fragment of the slice, the first free one from `start` on, and combine it.
+ * Returns: 1: done; 0: none is free; -errno of `combine` (the fragment stays claimed: the
+ * collective has failed).
  */
 int reduce_move(struct reduce_view *v, uint32_t slice, uint32_t start);
-/* As reduce_move(), beginning with the unit of this element, in its slice only. */
+/* Like reduce_move(), for the slice of this element, from its fragment on. */
 int reduce_move_at(struct reduce_view *v, uint64_t element);
-/* The work alone, of a unit that the caller has claimed, and reduce_finish() for it when it
- * succeeds.
- */
+/* Combine a fragment that the caller has claimed, then call reduce_finish() on success. */
 int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit);
 void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit);
-/* Is all of a slice done, and is all of it claimed? */
+/* Is every fragment of the slice complete; is every one claimed? */
 bool reduce_is_done(struct reduce_view *v, uint32_t slice);
 bool reduce_is_all_claimed(struct reduce_view *v, uint32_t slice);
-/* Are these elements of the vector done? */
+/* Are these elements of the vector complete? */
 bool reduce_is_range_done(struct reduce_view *v, uint64_t first, uint64_t n);
 
-/* The bytes of a rank's result that its owner takes itself, to `to`, byte 0 of what its `out`
- * describes: have their units been done? Take them. */
+/*
+ * The bytes of a rank's result outside its mapped pages: are there any, are their fragments
+ * complete, and copy them to `to`, byte 0 of the buffer that `out` describes.
+ */
 bool reduce_has_edges(struct reduce_view *v, uint32_t rank);
 bool reduce_are_edges_done(struct reduce_view *v, uint32_t rank);
-/* reduce_move_at() one of them. */
+/* reduce_move_at() a fragment with such bytes. */
 int reduce_move_edges(struct reduce_view *v, uint32_t rank);
 void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to);
 

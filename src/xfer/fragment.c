@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the fragments of a transfer begin and end.
+ * Cutting a transfer into fragments.
  *
  *   |  L  |  L  |  L  | s | s | s |  L  |  L  |  L  | s | s | s |     both halves are cut alike
  *   receiver ->                     sender ->
  *
- * Two movers begin half a transfer apart and meet where fragments are small, so that none of them
- * waits long for the other's last one. doc/adr/0012-virtual-queues.md
+ * Two movers begin half a transfer apart and meet where fragments are small, so that neither waits
+ * long for the other's last fragment. doc/adr/0012-virtual-queues.md
  */
 #include "xfer/xfer.h"
 
-#define FRAGMENT_MIN (16u << 10) /* below, a claim costs more than it shares */
-#define FRAGMENT_GOOD (64u << 10) /* from here on longer fragments are copied no faster */
+#define FRAGMENT_MIN (16u << 10) /* for fewer bytes a claim costs more than sharing gains */
+#define FRAGMENT_GOOD (64u << 10) /* longer fragments are copied no faster */
 #define FRAGMENT_MAX (256u << 10)
-#define FRAGMENTS_FEW 4u         /* the fewest that two unequal movers can share evenly */
-#define FRAGMENTS_MANY 16u       /* more would only be more claims */
+#define FRAGMENTS_FEW 4u         /* fewest fragments that two unequal movers can share evenly */
+#define FRAGMENTS_MANY 16u       /* more fragments would only cost more claims */
 #define HALF_MAX (XFER_FRAGMENTS_MAX / 2)
-/* Too many of FRAGMENT_MAX: so many small ones in a half, and the others are large. */
+/* Small fragments in a half when FRAGMENT_MAX allows too many; the others are large. */
 #define SMALLS 8u
-#define LARGE_PARTS 4u           /* a large fragment is so many small ones */
+#define LARGE_PARTS 4u           /* small fragments per large one */
 
 static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-/* For a transfer that is cut evenly. */
+/* The fragment size of a transfer that is cut evenly. */
 static uint64_t good_bytes(uint64_t bytes)
 {
 	uint64_t few = base_round_up(bytes / FRAGMENTS_FEW, OS_PAGE);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying fragments: by loads and stores where both ends are mapped here, by system call elsewhere.
- */
+/* Copying fragments: by loads and stores where both ends are mapped here, else by system call. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,8 +7,8 @@
 #include "xfer/xfer.h"
 
 /*
- * The own end through the arena: its page tables are filled at once, as for a peer's window. One
- * table for the process; relaxed, a lost entry costs time only.
+ * Map this rank's own end through the arena, and fill its page tables at once, as for a peer
+ * mapping. One table per process; relaxed: a lost entry costs only time.
  */
 static char *map_alias(struct node_group *g, const struct region_desc *d, uint64_t middle)
 {
@@ -24,8 +23,10 @@ static char *map_alias(struct node_group *g, const struct region_desc *d, uint64
 	return p;
 }
 
-/* Where this process sees byte 0 of an end, or NULL. By system call a transfer moves whole, so that
- * the mapped middle of a peer's buffer does not do. */
+/*
+ * Address of byte 0 of an end here, or NULL. A system call moves a transfer as a whole, so the
+ * mapped middle of a peer's buffer is not enough for it.
+ */
 static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way,
 		     enum xfer_view_mode mode)
 {
@@ -48,14 +49,14 @@ static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_w
 
 static uint64_t sub_floor(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* The bytes [*lo, *hi) of a transfer that lie inside the pages of a mapped end. */
+/* The transfer bytes [*lo, *hi) inside the pages of a mapped end. */
 static void inside_pages(const struct xfer_end *e, uint64_t bytes, uint64_t *lo, uint64_t *hi)
 {
 	*lo = base_min_u64(sub_floor(e->desc.head, e->off), bytes);
 	*hi = base_min_u64(sub_floor(e->desc.bytes - e->desc.tail, e->off), bytes);
 }
 
-/* Which transfer bytes the sender's inline edges hold. */
+/* Note the transfer bytes in the sender's inline edges. */
 static void set_edges(struct xfer_view *v, const struct xfer_end *src, const char *edges)
 {
 	const struct region_desc *d = &src->desc;
@@ -66,26 +67,29 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
 	v->edge_tail_begin = v->plan.bytes;
 	if (!edges)
 		return;
-	v->edge_head = edges + src->off; /* of transfer byte 0; used below edge_head_end only */
+	/* address of transfer byte 0; used below edge_head_end only */
+	v->edge_head = edges + src->off;
 	v->edge_head_end = base_min_u64(sub_floor(head, src->off), v->plan.bytes);
 	v->edge_tail_begin = base_min_u64(sub_floor(d->bytes - tail, src->off), v->plan.bytes);
 	v->edge_tail =
 		edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
 }
 
-/* Which transfer bytes go to the receiver's slot, also when it copies them: who does is not known
- * at the end. */
+/*
+ * Note the transfer bytes that go to the receiver's slot. They go there even when the receiver
+ * copies them, because the end of the transfer does not tell which mover did.
+ */
 static void set_edge_buf(struct xfer_view *v, const struct xfer_end *dst)
 {
 	if (!v->plan.fills_edge_buf)
 		return;
 	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
-	v->edge_buf_head = dst->edge_buf + dst->off; /* of transfer byte 0 */
+	v->edge_buf_head = dst->edge_buf + dst->off; /* address of transfer byte 0 */
 	v->edge_buf_tail = dst->edge_buf + XFER_EDGE_BYTES +
 		       (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
 }
 
-/* Can this process put the edges in their place, and not only the fragments? */
+/* Can this process copy the edges too? */
 static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool dst_is_normal)
 {
 	if (v->plan.edges == XFER_EDGES_ALL)
@@ -150,7 +154,7 @@ bool xfer_needs_me(const struct xfer_view *v)
 		       failed != atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
 	if (failed != v->repaired)
 		return true;
-	/* the edges are all that the receiver of a mapped buffer has to do itself */
+	/* the receiver of a mapped buffer itself must do only the edges */
 	return v->plan.receiver_needed && !(v->plan.dst_mapped && v->edges_done);
 }
 
@@ -196,7 +200,7 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 
 /* ---- edges ------------------------------------------------------------------------------- */
 
-/* Where byte `at` goes, and those after it up to *end at most. */
+/* The destination of byte `at`, and of those behind it up to *end. */
 static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
 {
 	if (!v->edge_buf_head)
@@ -211,7 +215,9 @@ static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
 	return v->dst + at;
 }
 
-/* Copy source bytes [from, to) to their place, from wherever they can be had. */
+/*
+ * Copy source bytes [from, to) to their destination, from memory, inline edges or by system call.
+ */
 static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 {
 	while (from < to) {
@@ -228,7 +234,7 @@ static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 		} else if (v->edge_tail && from >= v->edge_tail_begin) {
 			memcpy(place, v->edge_tail + (from - v->edge_tail_begin), end - from);
 		} else {
-			/* only where the plan was made knowing that this works */
+			/* the plan has made sure that this works */
 			if (from < v->edge_tail_begin)
 				end = base_min_u64(end, v->edge_tail_begin);
 			ret = node_vm_read(v->group, v->src_rank, place, v->src_remote + from,
@@ -302,7 +308,8 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	if (is_edges) {
 		ret = copy_edges(v);
 	} else {
-		/* what the worker has moved by when matters: it does so while the program computes
+		/*
+		 * the time of a worker's copy matters: the worker copies while the program computes
 		 */
 		since = is_worker ? trace_copy_begin(n)
 				  : trace_row_begin(v->x, v->tag, v->plan.bytes);
@@ -316,7 +323,7 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	if (since || is_worker)
 		note_copy(v, unit, n, since, is_worker ? TRACE_WORKER : TRACE_CPU);
 	xfer_finish(v, xfer_bit(unit));
-	if (!since && !is_worker) /* no clock is read: nobody has to wait for it */
+	if (!since && !is_worker) /* no clock is read: the record may follow the completion */
 		note_copy(v, unit, n, 0, is_edges ? TRACE_EDGES : TRACE_CPU);
 	return 0;
 }
@@ -337,15 +344,20 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	if (ret == -EOWNERDEAD)
 		return ret;
 	if (ret && me == v->src_rank && v->plan.receiver_moves) {
-		/* the receiver can do it, and may be the only one who will: a sender that has left
-		 * its call is asked for no repair any more */
+		/*
+		 * leave the unit to the receiver, perhaps the only one who can copy it: a sender
+		 * that has left its call repairs nothing
+		 */
 		v->can_move = false;
 		xfer_unclaim(v->x, i);
 		node_wake(v->group, v->dst_rank);
 		return 0;
 	}
 	if (ret) {
-		/* the kernel refused although the trial had worked: leave it to the two ends */
+		/*
+		 * the kernel refused although the trial had worked: leave the fragment to the two
+		 * ends
+		 */
 		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);
 		node_wake(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
 	}
@@ -360,7 +372,7 @@ bool xfer_needs_repair(const struct xfer_view *v)
 	       atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
 }
 
-/* Bytes of one unit between two places for the whole transfer. */
+/* Copy the bytes of one unit between two buffers that each hold the whole transfer. */
 static void lay_out(const struct xfer_plan *p, uint32_t unit, char *to, const char *from)
 {
 	uint64_t at, n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the bytes of a transfer travel: a pure function of what both ends have published. */
+/* Planning a transfer: a pure function of the data that both ends have published. */
 #include "xfer/xfer.h"
 
 struct span { uint64_t lo, hi; };
@@ -11,7 +11,7 @@ static uint64_t clamp_sub(uint64_t a, uint64_t b, uint64_t max)
 
 static bool is_mapped(const struct xfer_end *e) { return e->desc.flags & REGION_DESC_MAPPED; }
 
-/* The bytes of the transfer that lie in the mapped middle of an end. */
+/* The transfer bytes in the mapped middle of an end. */
 static struct span mapped_span(const struct xfer_end *e, uint64_t bytes)
 {
 	const struct region_desc *d = &e->desc;
@@ -28,7 +28,7 @@ static struct span mapped_span(const struct xfer_end *e, uint64_t bytes)
 
 static bool is_whole(struct span s, uint64_t bytes) { return s.lo == 0 && s.hi == bytes; }
 
-/* Do the inline edges of an unmapped source cover what the receiver must take from them? */
+/* Do the inline edges of an unmapped source cover the bytes that the receiver needs from them? */
 static bool edges_cover(const struct xfer_end *src, struct span want, uint64_t bytes,
 			bool inline_edges)
 {
@@ -43,7 +43,7 @@ static void choose_way(struct xfer_plan *p, const struct xfer_end *src, const st
 		       const struct xfer_reach *reach, bool inline_edges)
 {
 	struct span s = mapped_span(src, p->bytes), d = mapped_span(dst, p->bytes);
-	/* can the receiver have the bytes of a mapped source that lie outside its pages? */
+	/* can the receiver get the bytes of a mapped source outside its pages? */
 	bool whole = reach->can_read || inline_edges || is_whole(s, p->bytes);
 
 	if (is_mapped(src) && is_mapped(dst) && (whole || is_whole(d, p->bytes))) {
@@ -87,7 +87,7 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	}
 	xfer_cut(&p);
 	edges = p.lo > 0 || p.hi < bytes;
-	/* both ends are mapped, or their slots have the rest */
+	/* both ends are mapped, or their slots carry the remaining bytes */
 	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
 		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) &&
 		  (dst_whole || dst->edge_buf);

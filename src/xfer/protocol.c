@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Claiming and completing. Nothing but atomics, so that tests can run every interleaving of it. */
+/* Claiming and completing units. Atomics only, so that tests can run every interleaving. */
 #include "xfer/xfer.h"
 
 void xfer_open(struct xfer *x, uint64_t tag)
@@ -7,7 +7,7 @@ void xfer_open(struct xfer *x, uint64_t tag)
 	atomic_store_explicit(&x->consumed, xfer_word(tag, 0), memory_order_relaxed);
 	atomic_store_explicit(&x->failed, 0, memory_order_relaxed);
 	atomic_store_explicit(&x->repaired, 0, memory_order_relaxed);
-	/* before taken: a unit can be completed as soon as it can be claimed */
+	/* before `claimed`: a unit may be completed as soon as it can be claimed */
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_relaxed);
 	atomic_store_explicit(&x->claimed, xfer_word(tag, 0),
 			      memory_order_release); /* partner: claim */
@@ -45,7 +45,7 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 			break;
 		i = (uint32_t)__builtin_ctzll(free);
 		atomic_store_explicit(intent, name | i, memory_order_relaxed);
-		/* release: whoever sees the mark sees the intent; partner: was_claimed */
+		/* release: a reader of the mark sees the intent; partner: was_claimed */
 		if (atomic_compare_exchange_weak_explicit(
 			    &x->claimed, &word, word | xfer_bit(i) | XFER_MARK,
 			    memory_order_acq_rel, memory_order_relaxed))
@@ -57,7 +57,7 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 
 void xfer_unmark(struct xfer *x)
 {
-	/* release: what the caller has written down comes first; partner: was_claimed */
+	/* release: the caller's record comes first; partner: was_claimed */
 	atomic_fetch_and_explicit(&x->claimed, ~XFER_MARK, memory_order_release);
 }
 
@@ -73,18 +73,20 @@ bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit)
 
 void xfer_unclaim(struct xfer *x, uint32_t unit)
 {
-	/* release: what was written of it comes before what the next claimer writes */
+	/* release: this mover's stores come before those of the next claimer */
 	atomic_fetch_and_explicit(&x->claimed, ~xfer_bit(unit),
 				  memory_order_release); /* partner: claim */
 }
 
 bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total)
 {
-	/* release: my bytes are seen by whoever sees the total; acquire: the last one speaks for
-	 * all */
+	/*
+	 * release: a reader of the total sees this mover's bytes; acquire: the last mover has seen
+	 * the bytes of all
+	 */
 	uint64_t word = atomic_fetch_or_explicit(&x->done, bits, memory_order_acq_rel);
 
-	(void)tag; /* a claimed unit keeps the transfer open, and the tag what it is */
+	(void)tag; /* a claimed unit keeps the transfer open, and so its tag */
 	return (word & total) != total && ((word | bits) & total) == total;
 }
 

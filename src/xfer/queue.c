@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From the virtual queue of a transfer into a channel, a few fragments at a time. Everybody who is
- * in here (start, or done() of a copy) is one of the queue's users; the last to leave says that it
- * is drained. Posts are found by fragment, so nothing is allocated and nothing is locked.
+ * Feeding a channel from the virtual queue of a transfer, a few fragments at a time. Each thread in
+ * here (in start(), or in done() of a copy) is a user of the queue; the last one to leave calls
+ * drained(). A fragment's number finds its post, so nothing is allocated or locked.
  */
 #include <errno.h>
 
 #include "trace/trace.h"
 #include "xfer/xfer.h"
 
-/* Long fragments go piece by piece, so that a switch to CPU mode does not wait for all of one. */
+/*
+ * Post long fragments piece by piece, so that a switch to CPU mode need not wait for a whole one.
+ */
 #define PIECE_BYTES (128u << 10)
 
 void xfer_queue_init(struct xfer_queue *q)
@@ -29,7 +31,7 @@ static uint32_t fragment_of_post(const struct xfer_queue *q, const struct xfer_p
 	return (uint32_t)(p - q->posts);
 }
 
-/* Whoever waits for the transfer can take it now. */
+/* Unclaim the fragment and wake both ends, which may copy it now. */
 static void give_back(struct xfer_queue *q, uint32_t i)
 {
 	struct node_group *g = q->view.group;
@@ -42,7 +44,7 @@ static void give_back(struct xfer_queue *q, uint32_t i)
 
 static void by_cpu(struct xfer_queue *q, uint32_t i)
 {
-	if (xfer_copy_unit(&q->view, i)) /* both ends are mapped: cannot be */
+	if (xfer_copy_unit(&q->view, i)) /* cannot fail: both ends are mapped */
 		give_back(q, i);
 }
 
@@ -50,13 +52,14 @@ static void by_cpu(struct xfer_queue *q, uint32_t i)
 
 static void post_done(struct engine_copy *c, int result);
 
-/* The piece of p that begins at p->at. 0, or -errno of engine_post(). */
+/* Post the piece of p that begins at p->at. Returns: 0, or -errno of engine_post(). */
 static int post_piece(struct xfer_queue *q, struct xfer_post *p)
 {
 	uint64_t n = base_min_u64(p->end - p->at, q->piece_bytes);
 
 	if (n == p->end - p->at)
-		n = base_round_down(n, q->align_bytes); /* its last bytes are the CPU's */
+		/* the CPU copies the unaligned last bytes */
+		n = base_round_down(n, q->align_bytes);
 	p->copy = (struct engine_copy){
 		.dst = q->view.dst + p->at,
 		.src = q->view.src + p->at,
@@ -69,7 +72,7 @@ static int post_piece(struct xfer_queue *q, struct xfer_post *p)
 	return n ? engine_post(q->chan, &p->copy) : -EINVAL;
 }
 
-/* Claim and post one fragment more. False: there is none, or the channel does not take it. */
+/* Claim and post one fragment more. Returns: false: none is free, or the channel refuses it. */
 static bool post_next(struct xfer_queue *q)
 {
 	struct xfer_view *v = &q->view;
@@ -102,18 +105,23 @@ static void leave(struct xfer_queue *q)
 	void (*drained)(void *) = q->drained;
 	void *arg = q->arg;
 
-	/* release: what this user did comes before q is used again; partner: is_idle, and the last
-	 * one */
+	/*
+	 * release: this user's stores come before the next use of q; partner: is_idle, and the last
+	 * user
+	 */
 	if (atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) == 1)
 		drained(arg);
 }
 
-/* The copy of a piece failed, or was cancelled. */
+/* The copy of a piece has failed, or was cancelled. */
 static void piece_failed(struct xfer_queue *q, struct xfer_post *p, int result)
 {
 	if (result != -ECANCELED)
 		base_count(BASE_CTR_ENGINE_ERRORS, 1);
-	/* A waiting thread is faster than one of an engine, which may run at idle priority. */
+	/*
+	 * A waiting thread copies faster than a thread of an engine, which may run at idle
+	 * priority.
+	 */
 	if (is_stopped(q))
 		give_back(q, fragment_of_post(q, p));
 	else
@@ -166,7 +174,7 @@ static void post_done(struct engine_copy *c, int result)
 
 /* ---- the owner --------------------------------------------------------------------------- */
 
-/* Does the channel take the bytes of this transfer at all? */
+/* Can the channel copy any bytes of this transfer? */
 static bool fits(struct xfer_queue *q, const struct xfer_view *v)
 {
 	struct engine_caps caps;
@@ -186,7 +194,7 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 {
 	uint32_t posted = 0;
 
-	if (q->chan != chan) /* who is late in rescue() may still look */
+	if (q->chan != chan) /* a late thread in rescue() may still read it */
 		q->chan = chan;
 	if (is_stopped(q) || !fits(q, v))
 		return false;
@@ -194,20 +202,23 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 	q->drained = drained;
 	q->arg = arg;
 	atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
-	/* release: all of the above; partner: is_idle, in rescue. (done() has it by the post.) */
+	/*
+	 * release: all stores above; partner: is_idle, in rescue. (done() is ordered by the post.)
+	 */
 	atomic_store_explicit(&q->users, 1, memory_order_release);
 	while (posted < depth) {
 		atomic_fetch_add_explicit(&q->users, 1, memory_order_relaxed);
 		if (!post_next(q)) {
 			atomic_fetch_sub_explicit(&q->users, 1,
-						  memory_order_relaxed); /* not the last: we */
+						  /* never the last: start() is a user */
+						  memory_order_relaxed);
 			break;
 		}
 		posted++;
 	}
 	if (posted)
 		engine_flush(chan);
-	/* acquire: when all has come back meanwhile, the caller may use q again */
+	/* acquire: the caller may use q again when all fragments have come back meanwhile */
 	return atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) != 1;
 }
 

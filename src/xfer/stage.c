@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two copies through the control segment, for memory that can be reached in no other way (yet). */
+/* Staging: two copies through the control segment, for memory that nothing else can reach (yet). */
 #include <string.h>
 
 #include "trace/trace.h"
@@ -28,7 +28,8 @@ int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const ch
 
 uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag)
 {
-	/* acquire: the receiver's loads from the chunk are over before the sender writes it again
+	/*
+	 * acquire: the receiver's loads from the chunk end before the sender writes the chunk again
 	 */
 	return value_of(atomic_load_explicit(&x->consumed, memory_order_acquire), tag);
 }

@@ -455,7 +455,7 @@ static bool has_one_sided(const struct goal_program *p)
 	return false;
 }
 
-/* What is known before anything runs. */
+/* Check the program, and compute the reference, before anything runs. */
 static int prepare(struct job *j)
 {
 	uint32_t n = j->program->ranks;

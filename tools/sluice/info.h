@@ -10,7 +10,7 @@
 #include "trial.h"
 #include "tune/tune.h"
 
-/* What a program with one of the MPIs finds in a tune file. */
+/* The tune file entry that applies to programs of a host MPI. */
 struct info_tuned {
 	const struct mpi_found *mpi;
 	struct tune_result found;
@@ -41,7 +41,7 @@ void info_json(const struct info *info);
 void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line),
 		       void *ctx);
 const char *info_kernel_names(void);
-/* What Sluice does on communicators that span nodes, as the options are. */
+/* Sluice's behaviour on communicators that span nodes, under the current options. */
 enum { INFO_NODES = 4 };
 struct info_nodes {
 	const char *what;

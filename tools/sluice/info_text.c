@@ -89,7 +89,7 @@ static void print_trials(const struct info *info)
 	text_table_free(&t);
 }
 
-/* What a NUMA node has of each engine: "node 0: sw 1; node 1: sw 1, dsa 4". */
+/* A NUMA node's channels of each engine: "node 0: sw 1; node 1: sw 1, dsa 4". */
 static void channels_text(const struct trial_early *e, char *out, size_t cap)
 {
 	size_t used = 0;

@@ -156,7 +156,7 @@ struct sched_job {
 	_Atomic uint16_t owner[XFER_UNITS_MAX]; /* 1 + rank that claimed the fragment */
 };
 
-/* What a rank's state knows of another rank. Written by the driver. */
+/* A rank's knowledge of another rank; the driver writes it. */
 struct sched_peer {
 	BASE_ALIGNED_LINE uint32_t out_tail,
 		out_seen; /* ring to it: next slot; the last `head` that was read */
@@ -445,9 +445,7 @@ void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct
 		sched_ref ref);
 void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase phase);
 
-/*
- * What a process must know of a job before it claims a fragment, packed into one word.
- */
+/* The facts about a job that a process needs before it claims a fragment, packed into one word. */
 struct sched_brief {
 	uint64_t tag;
 	uint32_t units;

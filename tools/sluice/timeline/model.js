@@ -87,7 +87,7 @@ function loadModel() {
 	return { ...meta, tracks, forms, matches: null, matchCount: 0 };
 }
 
-// What a person may look for; all words must occur.
+// Filters by a search text, all words of which must occur.
 function setSearch(model, text) {
 	const words = text.toLowerCase().split(/\s+/).filter(w => w);
 	model.matches = null;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What people do: move, zoom, look for, choose. By mouse, touch and keyboard.
+// User input: move, zoom, search, select, by mouse, touch and keyboard.
 'use strict';
 
 const $ = id => document.getElementById(id);
