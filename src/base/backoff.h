@@ -2,8 +2,7 @@
 /*
  * backoff: fewer tries after failures. Each failure doubles the interval, up to a maximum.
  *
- * Context: any thread. Concurrent updates may be lost, which costs time only; so the order of all
- * accesses is relaxed.
+ * Context: any thread. All accesses are relaxed: a lost update costs time only.
  */
 #ifndef SLUICE_BASE_BACKOFF_H
 #define SLUICE_BASE_BACKOFF_H
@@ -27,7 +26,6 @@ static inline uint32_t backoff_interval(const struct backoff *b)
 	return atomic_load_explicit(&b->interval, memory_order_relaxed);
 }
 
-/* Skips `calls` calls before the next try. */
 static inline void backoff_skip(struct backoff *b, uint32_t calls)
 {
 	atomic_store_explicit(&b->remaining, calls, memory_order_relaxed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * base: what every other folder may use: options, log, counters, failure injection.
+ * base: services for every other folder: options, log, counters, failure injection.
  *
  *   options   one table (options.c) -> parser, `sluice info`, man page, tests
  *   log       one write(2) a line on stderr, no allocation, rate-limited
@@ -42,13 +42,13 @@ enum base_option_type {
 	BASE_OPT_INT,
 	BASE_OPT_ENUM,
 	BASE_OPT_STRING,
-	BASE_OPT_LIST /* of other rows of the table: its members */
+	BASE_OPT_LIST /* its members are other rows of the table */
 };
 
-/* The options that people set are environment variables, in four groups. The rows of the other
- * groups are set by way of a list or of a tune file. */
+/* Users set the options of the first four groups as environment variables. A list or a tune file
+ * sets the rows of the other groups. */
 enum base_group {
-	BASE_GROUP_USE,     /* what Sluice does */
+	BASE_GROUP_USE,     /* use of Sluice */
 	BASE_GROUP_MEMORY,  /* memory and guard */
 	BASE_GROUP_MOVERS,  /* workers and engines */
 	BASE_GROUP_OUTPUT,  /* output and diagnosis */
@@ -67,7 +67,7 @@ enum base_copy_kernel {
 	BASE_COPY_MOVSB,       /* rep movsb */
 	BASE_COPY_NONTEMPORAL, /* stores past the caches */
 	BASE_COPY_INTERLEAVED, /* several pages at a time, into the caches */
-	BASE_COPY_KERNELS      /* how many there are */
+	BASE_COPY_KERNELS      /* number of kernels */
 };
 enum base_early { BASE_EARLY_AUTO, BASE_EARLY_ON, BASE_EARLY_OFF };
 enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREAD };
@@ -77,12 +77,12 @@ enum base_guard_kind {
 	BASE_GUARD_MREMAP,
 	BASE_GUARD_MPROTECT,
 	BASE_GUARD_NONE,
-	BASE_GUARD_OLD_MREMAP /* by its former name */
+	BASE_GUARD_OLD_MREMAP /* former name of BASE_GUARD_MREMAP */
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
 enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
-/* Collectives that are switched together. */
+/* One SLUICE_COLL member switches all collectives of a family. */
 enum base_family {
 	BASE_FAMILY_BCAST,
 	BASE_FAMILY_GATHER,
@@ -101,8 +101,8 @@ enum base_family {
 };
 
 /*
- * The values in force. Filled from the environment by base_options_load(); a value that cannot be
- * parsed leaves its default and makes `usable` false, upon which the program runs plain.
+ * The values in force. base_options_load() reads the environment. A value that does not parse keeps
+ * its default and clears `usable`; the program then runs without Sluice.
  */
 struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
@@ -110,7 +110,7 @@ struct base_options {
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
-	uint64_t hier_segment_bytes; /* hier_segment: what crosses the network at a time */
+	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
 	uint64_t region_adopt_min_bytes; /* region_adopt_min: least bytes to adopt */
@@ -133,14 +133,14 @@ struct base_options {
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare
 				   CPUs */
 	const char
-		*engine_cpus; /* SLUICE_WORKERS: where they run, like 1,4-7; "" = spare ones */
-	const char *engine_fault; /* engine_fault: what the engine `fault` does (tests) */
+		*engine_cpus; /* SLUICE_WORKERS: their CPUs, like 1,4-7; "" = spare CPUs */
+	const char *engine_fault; /* engine_fault: behaviour of the engine `fault` (tests) */
 	int64_t engine_depth;     /* engine_depth: fragments in one channel at a time */
-	int64_t engine_timeout_ms;      /* engine_timeout: then a channel counts as hung */
+	int64_t engine_timeout_ms;      /* engine_timeout: after it a channel counts as hung */
 	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
 	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
-	int64_t worker_poll_us; /* worker_poll: most that a worker process looks for work */
+	int64_t worker_poll_us; /* worker_poll: longest polling of a worker process */
 	int64_t node_spin_us;           /* node_spin: -1 = by cores */
 	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
@@ -158,11 +158,11 @@ struct base_option {
 	const char *name;         /* environment variable, SLUICE_..., or name of a member */
 	enum base_option_type type;
 	enum base_group group;
-	enum base_group members;  /* of a list */
+	enum base_group members;  /* group of a list's members */
 	void *value; /* into base_opt: bool, uint64_t, int64_t or const char *; NULL: a list */
 	const char *dflt;         /* as the user would write it */
 	int64_t min, max;         /* inclusive; bytes and ints */
-	const char *const *choices; /* NULL-terminated; of a BASE_OPT_STRING: what it may be */
+	const char *const *choices; /* NULL-terminated; for a BASE_OPT_STRING: allowed texts */
 	const char *unit;         /* "bytes", "us", "" */
 	const char *help;         /* one sentence, no full stop */
 	bool shared;              /* ranks must agree: part of base_options_hash() */
@@ -174,82 +174,84 @@ extern struct base_option base_option_table[];
 extern const size_t base_option_count;
 
 /*
- * Read SLUICE and SLUICE_* from `environ_block` (NULL: the process's). Every problem becomes one
- * line in `problems` (at most cap bytes, newline-separated, truncated at a line): what is wrong,
- * and the nearest right name or the allowed range. A name of earlier versions is no problem; a line
- * that begins with "sluice: " tells its new name.
+ * Reads SLUICE and SLUICE_* from `environ_block` (NULL: the process's). `problems` gets one line
+ * for each problem (at most cap bytes, newline-separated, truncated at a line), with the nearest
+ * right name or the allowed range. A name of earlier versions is no problem; a line that begins
+ * with "sluice: " tells the new name.
  * Returns: 0, or -EINVAL when at least one problem was found (base_opt.usable is then false).
  * Context: once per process, before threads; may be called again (tests, tools).
  */
 int base_options_load(char *const *environ_block, char *problems, size_t cap);
 
 /*
- * A value from a tune file (tune/), after base_options_load(). The environment counts more: then
- * nothing changes. 0, -ENOENT: no such option, -EPERM: not one that may be tuned, -EINVAL or
- * -ERANGE: no such value.
+ * Sets a value of a tune file (tune/), unless the environment has set the option.
+ * Returns: 0, -ENOENT (no such option), -EPERM (no tunable option), -EINVAL or -ERANGE (value).
+ * Context: after base_options_load().
  */
 int base_option_tune(const char *name, const char *text);
-/* All that were tuned, or those of them that ranks must agree on, have their defaults again. */
+/* Restores the defaults of all tuned options, or of those that ranks must agree on. */
 void base_options_untune(bool only_shared);
 const char *
 base_option_source_name(enum base_option_source source); /* "default", "tune file" ... */
-/* Where this user's own settings are: sluice/ in $XDG_CONFIG_HOME or in ~/.config. 0, -ENOENT
- * (neither variable says) or -ENAMETOOLONG. */
+/* Writes the folder of the user's settings: sluice/ in $XDG_CONFIG_HOME or in ~/.config.
+ * Returns: 0, -ENOENT (neither variable is set) or -ENAMETOOLONG. */
 int base_user_folder(char *out, size_t cap);
 
-/* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
+/* Writes the value of one option as a user would ("64K"). Returns: a length like snprintf(). */
 int base_option_print(const struct base_option *o, char *buf, size_t cap);
 
 /* "What Sluice does" ... */
 const char *base_group_title(enum base_group group);
 
-/* What the option takes: "on or off", "a whole number from 0 to 1000000 us". */
+/* Writes the allowed values: "on or off", "a whole number from 0 to 1000000 us". */
 void base_option_describe(const struct base_option *o, char *buf, size_t cap);
 
 /* Adds values outside the table that ranks must agree on to base_options_hash(). */
 void base_options_agree(uint64_t hash);
-/* Hash over all values that ranks must agree on, compared at communicator creation. */
+/* Returns: a hash over all values that ranks must agree on; ranks compare it at communicator
+ * creation. */
 uint64_t base_options_hash(void);
 
-/* The table name nearest to `name` (edit distance), or NULL when nothing is near. */
+/* Returns: the table name nearest to `name` by edit distance, or NULL when none is near. */
 const char *base_option_nearest(const char *name);
-/* Edits (insert, delete, replace, swap neighbours) that turn a into b, of at most 64 bytes each. */
+/* Returns: the number of edits (insert, delete, replace, swap neighbours) that turn a into b.
+ * Context: a and b have at most 64 bytes each. */
 unsigned base_edit_distance(const char *a, const char *b);
 
-/* Parse "64K", "1.5M", "2GiB" ... Returns 0 or -EINVAL. */
+/* Parses "64K", "1.5M", "2GiB" ... Returns: 0 or -EINVAL. */
 int base_parse_bytes(const char *text, uint64_t *out_bytes);
 #define BASE_CPU_MAX 2047
-/* Parse "1,4-7" into a mask of `words` words (0: only the text is looked at); "" is an empty one.
- * Returns 0, or -EINVAL: not such a list, or a number above BASE_CPU_MAX or beyond the words. */
+/* Parses "1,4-7" into a mask of `words` words (0: checks the text only); "" is an empty mask.
+ * Returns: 0, or -EINVAL: no list, or a number above BASE_CPU_MAX or beyond the words. */
 int base_parse_cpus(const char *text, uint64_t *bits, size_t words);
-/* "64K", "1.5M", "100": the shortest exact form. */
+/* Writes the shortest exact form: "64K", "1.5M", "100". */
 int base_format_bytes(uint64_t bytes, char *buf, size_t cap);
 
 /* ---- log -------------------------------------------------------------------------------- */
 
-/* "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory". Context: any thread,
- * any time; no allocation; not in signal handlers. At most 20 lines a second, then a count. */
+/* Writes a line like "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory"; at
+ * most 20 lines a second, then a count. Context: any thread, not signal handlers; no allocation. */
 void base_log(enum base_log_level level, const char *folder, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-void base_log_set_rank(int rank); /* -1: unknown, nothing is printed for it */
+void base_log_set_rank(int rank); /* -1: unknown, lines carry no rank */
 int base_log_rank(void);
 
-/* The rank of this process in its job as launchers tell it (PMI_RANK, PMIX_RANK,
+/* Returns: the rank of this process in its job by the launcher's variables (PMI_RANK, PMIX_RANK,
  * OMPI_COMM_WORLD_RANK, SLURM_PROCID ...), or -1. */
 int base_job_rank(void);
-/* The variable that tells it, or NULL. */
+/* Returns: the variable with the rank, or NULL. */
 const char *base_job_rank_name(void);
 
 /*
- * What this process's launcher calls the job: the value of PMI_FD (a descriptor number: the same
- * proxy stands behind it for all processes of a node) or of PMIX_NAMESPACE, and this process's rank
- * in it. NULL when there is none, or when the processes of several jobs would look the same.
+ * Identifies the job and this process's rank in it. Returns: the value of PMI_FD (the descriptor of
+ * one proxy for all processes of a node) or of PMIX_NAMESPACE; NULL when there is none, or when
+ * processes of several jobs would look alike.
  */
 const char *base_job_identity(bool prefer_pmix, int *out_rank);
 
 /* ---- counters --------------------------------------------------------------------------- */
 
-/* One list gives enum, name and sentence. Counters only grow unless they say "now". */
+/* One list for enum, name and sentence. Counters only grow unless the sentence says "now". */
 #define BASE_COUNTERS(X)                                                                           \
 	X(BCAST_TAKEN, "bcast_taken", "broadcasts done by Sluice")                                 \
 	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")                    \
@@ -323,12 +325,13 @@ static inline void base_count(enum base_counter c, uint64_t n)
 }
 const char *base_counter_name(enum base_counter c);
 const char *base_counter_help(enum base_counter c);
-/* At the end of the process: the counters, where SLUICE_STATS says. 0 or -errno. */
+/* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);
 
 /* ---- failure injection (SLUICE_FAULT) ----------------------------------------------------- */
 
-/* "name:n" fails the n-th call of base_fault("name"), "name:all" every one. False when unset. */
+/* Returns: whether this call must fail: "name:n" fails the n-th call of base_fault("name"),
+ * "name:all" every call. */
 bool base_fault(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Numbers about this process, and their report at its end. */
+/* Counters of this process, and the report at its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static uint64_t counter_value(enum base_counter c)
 	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
 }
 
-/* Text that grows in a fixed buffer; what does not fit is dropped. */
+/* Text in a fixed buffer, which truncates. */
 struct report {
 	size_t used;
 	char text[REPORT_BYTES];

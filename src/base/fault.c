@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Failure injection: which calls SLUICE_FAULT makes fail. */
+/* Failure injection: SLUICE_FAULT makes calls fail. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int base_fault_load(const char *spec)
 		if (*spec == ',')
 			spec++;
 	}
-	/* Pairs with the acquire in base_fault: the entries are there before their count is. */
+	/* Pairs with the acquire in base_fault(), which then sees all entries. */
 	atomic_store_explicit(&fault_count, count, memory_order_release);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What launchers and the user's session say in the environment beside our options. */
+/* Environment variables of launchers and of the user's session. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ const char *base_job_rank_name(void)
 
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
 {
-	/* what names the job and the rank in it; of one launcher each, as jobs can be nested */
+	/* variables of job and rank; each pair of one launcher, as jobs can be nested */
 	static const char *const pairs[2][2] = {
 		{ "PMI_FD", "PMI_RANK" },
 		{ "PMIX_NAMESPACE", "PMIX_RANK" },
@@ -70,7 +70,7 @@ int base_user_folder(char *out, size_t cap)
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	int n;
 
-	/* the XDG specification: a path that is not absolute is as good as none */
+	/* the XDG specification ignores paths that are not absolute */
 	if (config && config[0] == '/')
 		n = snprintf(out, cap, "%s/sluice", config);
 	else if (home && home[0] == '/')

@@ -11,8 +11,8 @@ enum { LINES_PER_SECOND = 20, LINE_BYTES = 1024 };
 
 static _Atomic int log_rank = -1;
 
-/* Rate limit. Threads that cross into a new second together may print a line or two more than
- * allowed; the limit is there against floods, so no lock. */
+/* Rate limit, without a lock: threads that enter a new second together may print a line or two too
+ * many. */
 static _Atomic uint64_t window_second;
 static _Atomic uint32_t window_lines;
 static _Atomic uint32_t lines_dropped;
@@ -39,8 +39,7 @@ static size_t log_prefix(char *line, size_t cap)
 
 static void log_write(const char *line, size_t bytes)
 {
-	/* A short or failed write of a message is nobody's concern. */
-	/* raw: libc's is a cancellation point, and free() may log */
+	/* raw system call: libc's write() is a cancellation point, and free() may log */
 	long ignored = syscall(SYS_write, STDERR_FILENO, line, bytes);
 	(void)ignored;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of options: how alike two are, and which is meant. */
+/* Names of options: lookup, and the nearest name to a wrong one. */
 #include <string.h>
 
 #include "base/internal.h"
 
-enum { NAME_BYTES = 64 }; /* longest name that is compared with the table's */
+enum { NAME_BYTES = 64 }; /* longest name to compare with the table */
 
 unsigned base_edit_distance(const char *a, const char *b)
 {
@@ -33,7 +33,7 @@ unsigned base_edit_distance(const char *a, const char *b)
 	return above[b_len];
 }
 
-/* People forget the folder: SLUICE_THRESHOLD is one edit away from SLUICE_COLL_THRESHOLD. */
+/* Users forget the folder: SLUICE_THRESHOLD counts as one edit from SLUICE_COLL_THRESHOLD. */
 static unsigned name_distance(const char *name, const char *option)
 {
 	unsigned distance = base_edit_distance(name, option);
@@ -47,7 +47,7 @@ static unsigned name_distance(const char *name, const char *option)
 	return distance;
 }
 
-/* Of the environment's names, or of the members of a list. */
+/* Searches the variables, or the members of a list. */
 static bool is_candidate(const struct base_option *list, const struct base_option *o)
 {
 	return list ? option_is_member(list, o) : o->group <= BASE_GROUP_OUTPUT;

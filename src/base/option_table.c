@@ -2,7 +2,7 @@
 /* The one table of options. */
 #include "base/internal.h"
 
-/* Before base_options_load: Sluice is off, but an error can be told. */
+/* Values before base_options_load(): Sluice is off, and the log prints errors. */
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.node_name = "",
@@ -24,7 +24,7 @@ static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd",  "mremap", "mprotect",
 					   "none", "steal", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
-/* The engines of engine/registry.c, and two words more; a test compares them. */
+/* The engines of engine/registry.c, and two words more; a test compares both lists. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
@@ -203,7 +203,7 @@ const char *base_group_title(enum base_group group)
 	return titles[group];
 }
 
-/* Without the SLUICE_ of the old name. */
+/* Old names, without SLUICE_. */
 const struct option_old_name option_old_names[] = {
 	{ "SPAN", "SLUICE_HIER" },
 	{ "RT_EARLY", "SLUICE_EARLY" },

@@ -7,7 +7,7 @@
 
 #include "base/internal.h"
 
-enum { STRING_BYTES = 4096 }; /* all string values together, with their ends */
+enum { STRING_BYTES = 4096 }; /* all string values together, with terminating zeros */
 
 /* Values outlive the environment, which programs overwrite (setproctitle) or free. */
 static char string_pool[STRING_BYTES];
@@ -39,7 +39,7 @@ int base_parse_int(const char *text, int64_t *out)
 
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	/* strtoll skips white space; we do not */
+	/* strtoll() would skip white space */
 	if (errno || end == text || *end || !strchr("-0123456789", *text))
 		return -EINVAL;
 	*out = value;
@@ -90,7 +90,7 @@ int option_set(const struct base_option *o, const char *text)
 	case BASE_OPT_STRING:
 		return store_string(o, text);
 	case BASE_OPT_LIST:
-		return -EINVAL; /* its members are set one by one */
+		return -EINVAL; /* the caller sets the members one by one */
 	case BASE_OPT_BYTES:
 		rc = base_parse_bytes(text, &bytes);
 		if (rc)

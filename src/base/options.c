@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The values in force: what the environment and a tune file say. */
+/* The values in force, from the environment and a tune file. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 enum { LIST_BYTES = 2048 }; /* longest value of a list */
 
-/* Lines for the user; text that does not fit is cut at a line. */
+/* Lines for the user, truncated at a line. */
 struct problems {
 	char *text;
 	size_t cap, used;
@@ -29,7 +29,7 @@ static void line_add(struct problems *p, const char *fmt, ...)
 	va_end(args);
 	if (n < 0 || (size_t)n + 1 >= room) {
 		p->text[p->used] = 0;
-		p->cap = p->used; /* nothing after the first line that is cut */
+		p->cap = p->used; /* no line after the first truncated line */
 		return;
 	}
 	p->used += (size_t)n;
@@ -37,7 +37,7 @@ static void line_add(struct problems *p, const char *fmt, ...)
 	p->text[p->used] = 0;
 }
 
-/* p: NULL, the caller tells the problem itself. Returns: -EINVAL. */
+/* p: NULL where the caller reports the problem. Returns: -EINVAL. */
 #define FAIL(p, ...) ((p) ? ((p)->errors++, line_add(p, __VA_ARGS__), -EINVAL) : -EINVAL)
 
 /* ---- one option ---------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static struct base_option *find_member(const struct base_option *list, const cha
 	return m && option_is_member(list, m) ? m : NULL;
 }
 
-/* The comma that ends the value of m. Texts have commas themselves: there the next name ends it. */
+/* Returns: the comma that ends the value of m. Texts contain commas: the next name ends a text. */
 static char *value_end(const struct base_option *list, const struct base_option *m, char *value)
 {
 	char *comma = strchr(value, ',');
@@ -173,7 +173,7 @@ static void load_unknown(const char *entry, size_t length, struct problems *p)
 		line_add(p, "%s is not an option, and no option has a similar name", name);
 }
 
-/* Names of earlier versions: as before, and one line tells the new name. */
+/* Names of earlier versions set the value, and one line tells the new name. */
 static void load_old(const struct option_old_name *old, const char *text, struct problems *p)
 {
 	struct base_option *o = old->now ? option_find(old->now, strlen(old->now)) : NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * spin: a lock for a few loads and stores, half the price of a mutex where nobody else wants it.
- * Whoever finds it taken looks a few times and then sleeps for a moment, so that a holder of a
- * lower priority gets the core. Never held over a call that may wait. Zero is free.
+ * spin: a lock for a few loads and stores, at half the cost of an uncontended mutex. A waiter polls
+ * a few times and then sleeps for a moment, so that a holder of a lower priority gets the core. A
+ * holder calls nothing that may wait. Zeroed memory is the initial state: unlocked.
  */
 #ifndef SLUICE_BASE_SPIN_H
 #define SLUICE_BASE_SPIN_H
@@ -17,7 +17,7 @@ enum { BASE_SPIN_LOOKS = 100, BASE_SPIN_NAP_NS = 20000 };
 
 static inline void base_spin_lock(struct base_spin *s)
 {
-	/* partner: base_spin_unlock */
+	/* pairs with the release in base_spin_unlock() */
 	while (__builtin_expect(atomic_exchange_explicit(&s->taken, 1, memory_order_acquire), 0)) {
 		uint32_t looks = 0;
 

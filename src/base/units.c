@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Byte counts and lists of CPUs as people write them. */
+/* Parsing and printing of byte counts and lists of CPUs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static const char unit_letters[] = "KMGT";
 
-/* Bits to shift by for "", "K", "KB", "KiB" (any case) ... or -1. */
+/* Returns: the shift of "", "K", "KB", "KiB" (any case) ... or -1. */
 static int unit_shift(const char *text)
 {
 	int shift = 0;
@@ -25,7 +25,7 @@ static int unit_shift(const char *text)
 	return *text ? -1 : shift;
 }
 
-/* numerator * 2^shift / denominator when that is a whole number that fits. */
+/* Computes numerator * 2^shift / denominator where the result is a whole number that fits. */
 static int scale_exact(uint64_t numerator, uint64_t denominator, int shift, uint64_t *out)
 {
 	unsigned __int128 scaled = (unsigned __int128)numerator << shift;
@@ -81,7 +81,7 @@ int base_format_bytes(uint64_t bytes, char *buf, size_t cap)
 	return snprintf(buf, cap, "%" PRIu64, bytes);
 }
 
-/* A number at *text, and moves past it. False: none, or above the largest CPU. */
+/* Parses a number and moves *text past it. Returns: false for none, or above the largest CPU. */
 static bool take_cpu(const char **text, unsigned *out)
 {
 	const char *start = *text;

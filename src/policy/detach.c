@@ -2,17 +2,17 @@
 /* Whether a call returns before its data is complete. */
 #include "policy/policy.h"
 
-/* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100
- * with a thread, which has to be woken and interrupts this one (results/early-return.md). In an
- * application that does little between its calls the ranks' other costs count too: 1 MB (75 us)
- * took it 1.08 to 1.12 x the time of blocking calls. A partner that copies alone takes half of
- * copy_ns off this rank, no more. */
+/* Least copy time for which an early return pays. Guarding and unguarding cost 30 to 40 us with the
+ * worker process, and up to 100 us with a thread, which must wake and interrupts this thread
+ * (results/early-return.md). An application that computes little between calls also pays other
+ * costs: 1 MB (75 us) took 1.08 to 1.12 x the time of blocking calls. A partner that copies alone
+ * saves this rank at most half of copy_ns. */
 #define WORTH_NS 120000u
 #define WORTH_THREAD_NS 150000u
 #define LATE_NS                                                                                    \
-	30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
-/* Where ranks share CPUs a partner may only not have had its turn yet, which comes by waiting; as
- * long as a turn takes. (1 MB in an application on one core: 1.11 to 1.19 x the time of blocking
+	30000u /* a later partner is late: about the cost of an early return */
+/* Where ranks share CPUs a partner may wait for its time slice, so a partner is late only after the
+ * length of a time slice. (1 MB in an application on one core: 1.11 to 1.19 x the time of blocking
  * calls with 30 us.) */
 #define LATE_SHARED_NS 2000000u
 

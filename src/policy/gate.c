@@ -5,13 +5,13 @@
 #define ALL     UINT64_MAX
 /* Over several nodes shorter messages lose more often than they win (ADR 27). */
 #define HIER_LEAST_BYTES ((uint64_t)1 << 20)
-/* Over several nodes an exchange is copied twice more, for fewer messages: worth it as long as a
- * message costs more than that. */
+/* Over several nodes an exchange costs two more copies and saves messages, which pays while a
+ * message costs more than two copies. */
 #define HIER_EXCHANGE_MAX_BYTES ((uint64_t)64 << 10)
-/* Flat collectives cost a look at each rank. More ranks have not been measured. */
+/* Flat collectives poll each rank. Nobody has measured more ranks. */
 #define REQUEST_RANKS_MAX 16
-/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
- * program that has few does without. */
+/* Creating a node group takes as long as some thousand short collectives, or a few of a megabyte. A
+ * program with fewer collectives gets no group. */
 #define CONNECT_THRESHOLD 256u
 #define CONNECT_BYTES     (16u << 10)
 
@@ -34,7 +34,7 @@ static uint64_t least_bytes(const struct policy_options *o, const struct policy_
 
 	if (mode == BASE_ADMIT_OFF)
 		return NEVER;
-	/* inside a node the host MPI's own barriers are as fast */
+	/* inside a node barriers of the host MPI are as fast */
 	if (kind == COLL_BARRIER)
 		return o->hier && mode == BASE_ADMIT_ON ? 0 : NEVER;
 	/* ranks share no size: all or nothing, and nothing unless an option asks */
@@ -82,8 +82,7 @@ static struct coll_gate nonblocking_gate(const struct policy_options *o,
 	return g;
 }
 
-/* While calls are traced the small ones are counted, too; blocking barriers are the host MPI's
- * unless an option asks. */
+/* Tracing counts small calls too. The host MPI executes blocking barriers unless an option asks. */
 static void open_gate(struct coll_gate *g, enum coll_form form, enum coll kind, bool is_traced)
 {
 	bool is_counted = is_traced && (form == COLL_NONBLOCKING || kind != COLL_BARRIER);
@@ -152,7 +151,7 @@ bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t
 
 uint32_t policy_connect_credit(enum coll kind, uint64_t bytes)
 {
-	/* an option has asked for those that are local */
+	/* only an option admits local calls */
 	return coll_is_local(kind)
 		       ? 1
 		       : 1 + (uint32_t)base_min_u64(bytes / CONNECT_BYTES, CONNECT_THRESHOLD);

@@ -16,16 +16,16 @@
 
 enum coll_form { COLL_BLOCKING, COLL_NONBLOCKING, COLL_FORMS };
 
-/* Bytes are those of one rank's message, as all ranks know it. */
+/* Sizes are the bytes of one rank's message, which all ranks know. */
 struct coll_gate {
 	uint64_t gate;     /* smaller calls go to the host MPI without another check; 0: none do,
 			      as while calls are traced. One load and one compare. */
 	uint64_t from, to; /* sizes that may be admitted, both included; from UINT64_MAX: none */
 	struct coll_hole {
 		uint64_t from, to;
-	} holes[2];        /* of these sizes: [from, to) are not admitted */
-	/* sizes that are admitted in any buffers, both included; the others of the above only while
-	 * all ranks reuse their buffers */
+	} holes[2];        /* exceptions: sizes [from, to) are not admitted */
+	/* sizes that are admitted in any buffers, both included; other sizes are admitted only
+	 * while all ranks reuse their buffers */
 	uint64_t always_from, always_to;
 };
 
@@ -70,7 +70,7 @@ struct policy_options {
 	bool hier;                        /* SLUICE_HIER */
 };
 
-/* From which sizes on Sluice is faster than the host MPI: see host-mpi.tune. */
+/* Least sizes for which Sluice is faster than the host MPI; host-mpi.tune describes the fields. */
 struct policy_figures {
 	uint64_t again, always;
 	uint64_t crowded_again, crowded_always; /* times SLUICE_COLL_THRESHOLD */
@@ -79,33 +79,33 @@ struct policy_figures {
 	} nonblocking;
 };
 
-/* Without a file: large calls in reused buffers. */
+/* Sets the figures for a host MPI without a file: large calls in reused buffers. */
 void policy_figures_init(struct policy_figures figures[COLL_COUNT]);
-/* The file is there: a collective without a line has no figures of its own. */
+/* Resets the figures before the lines of a file. */
 void policy_figures_begin(struct policy_figures figures[COLL_COUNT]);
-/* One line of the file: "bcast.again", "128K". Returns: 0, -ENOENT (no such name) or -EINVAL. */
+/* Sets the figure of one line: "bcast.again", "128K". Returns: 0, -ENOENT (name) or -EINVAL. */
 int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *name,
 		       const char *value);
-/* Over all figures: ranks must have the same. */
+/* Returns: a hash over all figures, on which ranks must agree. */
 uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT]);
 
-/* Fills the gates of all collectives. is_traced: small calls are checked, too, to be counted. */
+/* Fills the gates of all collectives. is_traced: gates check, and so count, small calls. */
 void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct policy_options *o,
 		  const struct policy_figures figures[COLL_COUNT], bool is_traced);
-/* Nothing is admitted from now on. */
+/* Closes all gates: Sluice admits no further call. */
 void policy_gates_close(struct coll_gate gates[COLL_FORMS][COLL_COUNT], bool is_traced);
 
 /*
- * Where ranks share CPUs some calls must be larger. Smaller calls than *out_again are passed on,
- * and those below *out_always unless all ranks reuse their buffers. 0: no larger than elsewhere.
+ * Sets the least sizes where ranks share CPUs. Sluice passes on calls below *out_again, and calls
+ * below *out_always unless all ranks reuse their buffers. 0: the sizes of the gate hold.
  */
 void policy_crowded(const struct policy_options *o, const struct policy_figures *f, enum coll kind,
 		    int ranks, uint64_t *out_again, uint64_t *out_always);
 
-/* Nonblocking calls of a communicator. */
+/* Returns: whether nonblocking calls of a communicator may be admitted. */
 bool policy_admits_requests(const struct policy_options *o, int ranks, bool oversubscribed);
 
-/* Over several nodes: collectives and sizes that Sluice admits. */
+/* Returns: whether Sluice admits the collective and size over several nodes. */
 bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes);
 
 /* ---- connecting a communicator ----------------------------------------------------------- */

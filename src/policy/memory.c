@@ -11,14 +11,13 @@ bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 
 	if (region_kind == BASE_REGION_STAGED || !g->vm_ns)
 		return false;
-	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one
-	 * each exchange is a switch of processes and one copy by the kernel is better. See doc/adr.
-	 */
+	/* Staging alternates between two ranks: at memory speed with a core for each rank, at one
+	 * context switch per exchange without. One copy by the kernel is then faster (doc/adr). */
 	if (region_kind == BASE_REGION_CMA || g->oversubscribed)
 		return true;
-	/* The receiver reads and the sender, shared by all leaves, writes: 1 + 1/leaves copiers
-	 * work at the kernel's speed; a staged byte takes the time of one copy, in and out side by
-	 * side. */
+	/* The receiver reads, and the sender, which serves all leaves, writes: 1 + 1/leaves movers
+	 * copy at the kernel's speed. A staged byte takes the time of one copy, as the copies in
+	 * and out overlap. */
 	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
 }
 

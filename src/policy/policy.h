@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * policy: the decisions of the runtime. Facts in, decision out: a function here reads its arguments
- * and the state that its caller owns, never an option, a clock or another process, so that tables
- * can test every decision and messages can explain it. The options a decision depends on are among
- * its facts (scripts/layers: no base_opt here).
+ * policy: the decisions of the runtime. A function reads its arguments and state of its caller,
+ * never an option, a clock or another process, so that tables can test each decision and messages
+ * can explain it. The caller passes options among the facts (scripts/layers: no base_opt here).
  *
  *   memory.c   how peers reach a buffer, when a buffer is adopted, how long messages are cut
- *   reuse.c    calls that win in reused buffers only: admitted while all ranks reuse their buffers
+ *   reuse.c    calls that gain in reused buffers only: admitted while all ranks reuse buffers
  *   detach.c   whether a call returns before its data is complete, and whether that was worth it
  *   sites.c    the results of the last early returns of each call site
  *
@@ -31,8 +30,8 @@ struct policy_group {
  * ranks. */
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
-/* Returns: how a buffer is described: adopted at once, once it has earned that, or never.
- * is_shared: another thread or an incoming message may write between the buffer's parts. */
+/* Returns: whether to adopt a buffer at once, after enough uses, or never. is_shared: another
+ * thread or an incoming message may write between the buffer's parts. */
 enum region_intent policy_intent(int64_t region_kind, bool is_shared);
 
 /* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch
@@ -42,29 +41,28 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts);
 /* ---- reuse of buffers -------------------------------------------------------------------- */
 
 /*
- * Calls of one collective, of about one size, on one communicator. All ranks count these calls
- * alike and change between admitting and passing on only by an answer that they share: do all of
- * them reuse their buffers? Asking costs a message each way, so questions become rare. Zeroed
- * memory is the initial state.
+ * Calls of one collective and one size class on one communicator. All ranks count these calls
+ * alike, and change between admitting and passing on only by a shared answer: do all ranks reuse
+ * their buffers? A question costs a message each way, so questions become rare. Zeroed memory is
+ * the initial state.
  */
 struct policy_reuse {
 	struct backoff passing, admitting; /* calls between questions, in either state */
 	bool is_admitted;
 	_Atomic uint16_t admitted; /* calls since the last question */
-	_Atomic uint16_t unmapped; /* of them in memory that peers had not mapped */
-	/* nonblocking calls: the question waits for the next blocking one */
+	_Atomic uint16_t unmapped; /* admitted calls in memory that peers had not mapped */
+	/* nonblocking calls: the question waits for the next blocking call */
 	bool is_asked;     /* the question waits */
 	bool would_agree;  /* this rank's answer */
 	uint16_t deferred; /* calls since the question waits */
 };
 enum policy_step { REUSE_PASS, REUSE_ADMIT, REUSE_ASK };
 enum policy_step policy_reuse_next(struct policy_reuse *r);
-/* After REUSE_ASK: the shared answer holds for this call and for the following ones. */
+/* Sets the shared answer to REUSE_ASK, for this call and for the following calls. */
 void policy_reuse_answer(struct policy_reuse *r, bool all_reuse);
-/* After REUSE_ASK, where nobody can answer now: the state stays as it is, and the question comes
- * again with the next call. */
+/* Defers REUSE_ASK where no rank can answer now: the state stays, and the next call asks again. */
 void policy_reuse_defer(struct policy_reuse *r);
-/* Counts an admitted call. r: NULL where the call was admitted whatever its buffers. */
+/* Counts an admitted call. r: NULL where the call was admitted in any buffers. */
 void policy_reuse_count(struct policy_reuse *r, bool is_mapped);
 /* Returns: whether most calls admitted since the last question were in memory that peers had
  * mapped. */
@@ -100,16 +98,15 @@ struct policy_detach_choice {
 	uint64_t wait_ns;
 	const char *reason; /* a sentence for the trace and the log */
 };
-/* Decided by each rank for itself. */
+/* Context: each rank decides for itself. */
 void policy_detach(const struct policy_detach_facts *f, struct policy_detach_choice *out);
 /*
- * Returns: the time that an early return has won. free_ns: the program computed until it wanted the
- * data; waited_ns: it then waited; copy_ns: duration of the call without the early return, 0 when
- * unknown because a partner was late. A worker without a CPU of its own wins nothing: the program
- * copied instead.
+ * Returns: the time that an early return has saved; nothing where a worker had no CPU of its own
+ * and the program copied. free_ns: the program computed before it needed the data; waited_ns: the
+ * program then waited; copy_ns: the call without the early return, 0: unknown (a partner was late).
  */
 uint64_t policy_gain_ns(uint64_t free_ns, uint64_t waited_ns, uint64_t copy_ns);
-/* free_ns: from the return until somebody wanted the data or the operation completed; cost_ns:
+/* free_ns: time from the return until a caller needed the data or the operation completed; cost_ns:
  * guarding and the fault. */
 bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns);
 
@@ -123,7 +120,7 @@ struct policy_site {
  * when there are more than the table holds. */
 struct policy_site *policy_site(const void *address, bool is_root, uint64_t bytes);
 bool policy_site_may_try(struct policy_site *s);
-/* An early return is over: the program computed undisturbed for free_ns and paid cost_ns. */
+/* Records an early return: the program computed undisturbed for free_ns and paid cost_ns. */
 void policy_site_learn(struct policy_site *s, uint64_t free_ns, uint64_t cost_ns);
 
 #endif

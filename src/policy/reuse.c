@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that win in reused buffers and lose in new ones: when are they admitted? */
+/* Admission of calls that gain in reused buffers and lose in new ones. */
 #include "policy/policy.h"
 
 #define SIZES_FROM 16 /* log2 of the smallest size with a class of its own */
 #define PASS_FIRST 4u /* three uses of a buffer earn adoption (SLUICE_REGION_ADOPT_AFTER) */
-/* Calls for which a program that changes its behaviour is served the wrong way: passed on, it gains
- * nothing; admitted, it loses. */
+/* Longest intervals, and so the calls decided wrongly after a program changes: passed-on calls gain
+ * nothing, admitted calls lose. */
 #define PASS_MAX   64u
 #define ADMIT_MAX  16u
-/* Calls admitted without an answer. A program that makes more has no blocking calls, which would
- * bring the answer, and may have changed. */
+/* Calls admitted without an answer. A program with more has no blocking calls, which would bring
+ * the answer, and may have changed. */
 #define DEFER_MAX  64u
 
 int policy_size_class(uint64_t bytes)
@@ -43,8 +43,7 @@ enum policy_step policy_reuse_next(struct policy_reuse *r)
 
 void policy_reuse_answer(struct policy_reuse *r, bool all_reuse)
 {
-	/* the first admitted call is followed by a question, which soon tells whether admitting was
-	 * right */
+	/* a question follows the first admitted call, to check early whether admission was right */
 	uint32_t last = all_reuse && !r->is_admitted ? 0 : backoff_interval(
 		all_reuse ? &r->admitting : &r->passing);
 

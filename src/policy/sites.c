@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The results of the last early returns of each call site. An early return that was not worth its
- * cost is followed by 4 calls that complete before they return, the next such by 8, and so on up to
- * 1024; one that was worth it resets the back-off. All of it is a hint: a lost update costs time
+ * The results of the last early returns of each call site. After an early return that was not worth
+ * its cost, 4 calls complete before they return; 8 after the next such early return, and so on up
+ * to 1024. An early return that was worth its cost resets the back-off. A lost update costs time
  * only.
  */
 #include "policy/policy.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * collective: a collective as mpi/ describes it: what this rank brings, what it wants, from whom
- * and for whom.
+ * collective: blocking collectives. struct coll_call describes the arguments of one rank.
  *
  *   mpi/ --struct coll_call--> rt_collective()   blocking; may return early (rt/early.h)
  *
- * A call is taken or not by facts that all ranks share; everything else about it (memory that
- * cannot be mapped, types with gaps) is dealt with inside.
+ * Ranks admit a call by facts that all of them share. rt_collective() handles memory that cannot be
+ * mapped and types with gaps.
  */
 #ifndef SLUICE_RT_COLLECTIVE_H
 #define SLUICE_RT_COLLECTIVE_H
@@ -15,23 +14,27 @@
 #include "policy/gate.h"
 #include "rt/rt.h"
 
-/* Which calls are admitted: one load and one compare for a small call. */
+/* The gates decide by size which calls are admitted. */
 extern struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
-/* The options in force that decide this. */
+/* Returns: the options in force that set the gates. */
 struct policy_options rt_policy_options(void);
 
 /*
- * Collective: is this call rt_collective()'s, or the library's? All ranks come to the same, by kind
- * and size, and by whether they use their buffers again. `call`: NULL where this rank cannot
- * prepare it. 1, 0, or -errno as of rt_collective().
+ * Decides whether rt_collective() or the host MPI executes a call. All ranks decide alike, by kind
+ * and size and by whether ranks reuse their buffers. `call`: NULL where this rank cannot prepare
+ * the call.
+ * Returns: 1 (rt_collective()), 0 (host MPI), or -errno as rt_collective().
+ * Context: collective.
  */
 int rt_takes(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call);
 /*
- * Collective. Returns 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when
- * peers disagree about a byte count; other -errno for failures after which data is undefined.
+ * Executes the call.
+ * Returns: 0; -EOWNERDEAD when a peer died (a message is on stderr); -EREMOTEIO when peers disagree
+ * about a byte count; another -errno when the data is undefined.
+ * Context: collective.
  */
 int rt_collective(struct rt_comm *c, const struct coll_call *call);
-/* This rank cannot take part after all: the others get an error, not a hang. */
+/* Withdraws this rank from an admitted call: the other ranks get an error instead of a hang. */
 void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error);
 
 #endif

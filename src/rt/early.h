@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * early: operations that the program believes to be finished while their data is still moving.
+ * early: pending operations. The call has returned to the program, and data still moves.
  *
- *   rt_bcast ... -> exec_begin, settle -> [policy: early] -> guard armed, run detached -> returns
- *                                          later: touch / overlapping call / complete-all ->
- * retired
+ *   rt_collective() -> exec_begin, settle -> [policy: early] -> guard armed, run detached
+ *                 -> returns; later: touch, overlapping call or complete-all -> retired
  *
- * mpi/ asks before each call that could observe a pending operation. All of it costs one relaxed
- * load while nothing is pending.
+ * mpi/ completes pending operations before each call that could observe one. A check costs one
+ * relaxed load while nothing is pending.
  */
 #ifndef SLUICE_RT_EARLY_H
 #define SLUICE_RT_EARLY_H
@@ -17,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reasons to intercept MPI calls: pending operations, requests, open questions. While it is 0 the
- * trampolines lead straight to the host MPI. */
+/* Number of reasons to intercept MPI calls: pending operations, requests, open questions. At 0 the
+ * trampolines jump straight to the host MPI. */
 extern _Atomic uint32_t rt_intercept_refs;
 static inline bool rt_is_intercepting(void)
 {
@@ -41,17 +40,17 @@ static inline bool rt_has_pending(void)
 	return __builtin_expect(atomic_load_explicit(&rt_pending, memory_order_relaxed) != 0, 0);
 }
 
-/* Complete every pending operation whose buffer (all bytes, not pages) overlaps [addr, addr +
- * bytes). A reader only needs what is being written; a writer everything. Returns when they are.
- * Blocks as the collective would have. Context: not in signal handlers, not inside the host MPI. */
+/* Completes every pending operation whose buffer (bytes, not pages) overlaps [addr, addr + bytes).
+ * Context: not in signal handlers, not inside the host MPI; blocks as the collective would have. */
 void rt_complete_range(const void *addr, uint64_t bytes);
 /* Completes every pending operation. */
 void rt_complete_all(void);
-/* Retires some completed operations; never waits. For MPI calls that complete nothing. */
+/* Retires some completed operations, for MPI calls that complete nothing. Context: never waits. */
 void rt_reap(void);
 
-/* Around a call of the host MPI that is made while something is pending: its system calls are not
- * looked at (they cannot meet guarded memory: overlapping operations were completed first). */
+/* Enclose a call of the host MPI while an operation is pending. The guard does not check system
+ * calls in between: mpi/ has completed overlapping operations, so no system call meets guarded
+ * memory. */
 void rt_host_begin(void);
 void rt_host_end(void);
 

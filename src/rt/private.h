@@ -28,9 +28,9 @@ struct requests {
 	struct requests_list queued, active; /* in the order of their starts */
 	/* The request inside rt_request_start(). It may already be completed and freed. */
 	struct rt_request *in_call;
-	/* Run in the slot for which the first queued request waits, as of the last try. */
+	/* The run in the slot that the first queued request waits for, as of the last try. */
 	struct exec_run *behind;
-	_Atomic uint32_t count; /* started and not collected */
+	_Atomic uint32_t count; /* requests started and not collected */
 	_Atomic uint32_t users; /* threads between requests_busy_get() and requests_busy_put() */
 	bool is_busy;           /* in the list of communicators with requests; under its lock */
 };
@@ -44,7 +44,7 @@ struct lanes {
 	struct lanes_turns {
 		uint64_t by[2]; /* starts so far, by enum request_way */
 	} turns[MAILBOX_LANES_MAX];
-	struct lanes_word *words; /* [ranks] work space of an allocation: it must not need memory */
+	struct lanes_word *words; /* [ranks] work space, so that allocation needs no memory */
 };
 
 
@@ -67,16 +67,16 @@ struct rt_comm {
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[COLL_BUFFERS];
 	struct requests requests;
-	/* by kind, and by size in powers of two */
+	/* indexed by collective and size class */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
-	/* Reuse counters of the admitted call, and of the request that is created next. NULL:
-	 * admitted whatever buffers it uses. */
+	/* Reuse counters of the admitted call, and of the next request. NULL: admitted in any
+	 * buffers. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
 	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
 };
 
-/* A counter of one reason to intercept calls, and rt_intercept_refs. */
+/* Count one reason to intercept calls, in `what` and in rt_intercept_refs. */
 static inline void intercept_count_up(_Atomic uint32_t *what)
 {
 	atomic_fetch_add_explicit(what, 1, memory_order_release);
@@ -93,18 +93,17 @@ static inline void intercept_count_down(_Atomic uint32_t *what)
 /* Returns: 0 or -ENOMEM; requests_comm_destroyed() is due in any case. */
 int requests_comm_created(struct rt_comm *c);
 void requests_comm_destroyed(struct rt_comm *c);
-/* Around a blocking collective: keeps other threads from stepping requests of the communicator, as
- * exec/ serves one thread at a time. The calling thread steps them in its waits. */
+/* Enclose a blocking collective: other threads do not progress requests of the communicator
+ * meanwhile, as exec/ serves one thread at a time. The calling thread progresses them in waits. */
 void requests_enter_blocking(struct rt_comm *c);
 void requests_exit_blocking(struct rt_comm *c);
 /* Waits until every request that was started before is published. */
 void requests_before_blocking(struct rt_comm *c);
-/* exec_begin() found no slot: makes a step towards one, if a request holds it. */
+/* Progresses the request that holds the slot which exec_begin() needs. */
 void requests_make_room(struct rt_comm *c);
-/* Gives back the memory that is kept for the next requests. */
+/* Frees the memory that is cached for requests. */
 void request_memory_fini(void);
-/* A peer waits for a collective that only this process can publish: publishes what is queued.
- * Context: the progress thread. */
+/* Publishes queued requests when a peer waits for them. Context: the progress thread. */
 void requests_publish_queued(void);
 
 /* ---- request/lanes.c --------------------------------------------------------------------- */
@@ -115,11 +114,11 @@ void lanes_destroy(struct lanes *l); /* NULL: nothing */
 
 /* ---- early/pending.c --------------------------------------------------------------------- */
 
-#define PENDING_MAX 256  /* per process; a call beyond completes before it returns */
-#define PENDING_RANGES 2 /* guarded ranges of one: read by the run, written by the run */
+#define PENDING_MAX 256  /* per process; further calls complete before they return */
+#define PENDING_RANGES 2 /* guarded ranges per operation: the run reads one and writes one */
 
-/* A detached operation. Written by the thread that detaches; after pending_link() under the lock.
- */
+/* A detached operation. The detaching thread writes it before pending_link(); the lock protects it
+ * afterwards. */
 struct pending {
 	struct guard_range ranges[PENDING_RANGES];
 	uint32_t range_count;
@@ -131,20 +130,20 @@ struct pending {
 	struct policy_site *site;
 	struct trace_name trace;
 	uint64_t detached_ns;
-	uint64_t copy_ns;            /* of this rank's remaining work; 0: a partner had not come */
+	uint64_t copy_ns;            /* of this rank's remaining work; 0: a partner was missing */
 	_Atomic uint64_t touched_ns; /* first touch or call that needs the data; 0: none yet */
 	_Atomic uint32_t touches;
-	_Atomic uint64_t waited_ns;  /* by the program, since */
-	_Atomic bool is_called;      /* a call needed the data first, not a touch */
-	_Atomic uint32_t refs;       /* threads that use it; leaves zero under the lock only */
+	_Atomic uint64_t waited_ns;  /* time that the program waited since */
+	_Atomic bool is_called;      /* a call needed the data before any touch */
+	_Atomic uint32_t refs;       /* threads that use it; leaves 0 under the lock only */
 	bool in_use;
 	struct pending *next;
 };
 
-/* Context: any thread; every signal is blocked while the lock is held. */
+/* Context: any thread; pending_lock() blocks every signal until pending_unlock(). */
 void pending_lock(void);
 void pending_unlock(void);
-/* Returns: an operation that is not linked; NULL: all are in use. */
+/* Returns: an operation that is not linked, or NULL when all are in use. */
 struct pending *pending_alloc(void);
 void pending_free(struct pending *p); /* not linked */
 void pending_link(struct pending *p);
@@ -157,35 +156,35 @@ void pending_complete_run(struct exec_run *r);
 bool pending_retire_run(struct exec_run *r);
 /* Returns: the operation of the run, if it is not complete, with a reference; or NULL. */
 struct pending *pending_ref_run(struct exec_run *r);
-/* Advances, or takes back from hung channels, what channels of this process hold.
+/* Progresses the work of this process's channels, and reclaims the work of hung channels.
  * Context: the progress thread. */
 void pending_rescue_all(void);
-/* The callback of exec_detach(): the channel has done what it could for the operation. */
+/* Callback of exec_detach(): the channel can do no more for the operation. */
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */
 int pending_init(void);
 
-/* Where ranks share CPUs: see policy_crowded(). */
+/* policy_crowded() with the options and figures in force. */
 void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always);
 
 /* ---- early/host.c: who is inside the host MPI -------------------------------------------- */
 
-/* Around a collective in which the host MPI may be called. */
+/* Enclose a collective that may call the host MPI. */
 void host_call_begin(void), host_call_end(void);
-/* A thread that waits outside MPI calls may call the host MPI between these. Returns: false while
- * another thread is inside. Async-signal-safe. */
+/* Enclose a call of the host MPI by a thread that waits outside MPI calls.
+ * Returns: false while another thread is inside. Context: async-signal-safe. */
 bool host_stand_in_try(void);
 void host_stand_in_end(void);
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
-/* Counts a use of both buffers. Returns: true when both are mapped, or will be. */
+/* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */
 bool reuse_is_seen(const struct coll_call *call);
-/* Collective. *out: the bits that all ranks have set. Returns: 0 or -errno. */
+/* Stores in *out the bits that all ranks have set. Returns: 0 or -errno. Context: collective. */
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
-/* After rt_takes() admitted a call: notes whether peers could reach both buffers in place. */
+/* Records whether peers reached both buffers of an admitted call in place. */
 void reuse_note(struct rt_comm *c, bool is_mapped);
-/* request_choice.c: drops open questions. */
+/* Drops open questions (request_choice.c). */
 void request_choice_fini(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
@@ -201,19 +200,19 @@ struct detach {
 	const char *name;
 	const void *site;
 	bool is_root;
-	uint64_t bytes;              /* that this rank sends or receives */
+	uint64_t bytes;              /* bytes that this rank sends or receives */
 	uint64_t copy_bytes;         /* copy cost of this rank's share, as bytes of a plain copy */
 	uint64_t partner_copy_bytes; /* copy cost of the share of one partner */
 	enum detach_movers movers;
-	struct region_desc *descs[2]; /* the pending operation releases them, if there is one */
+	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
 };
-/* Ends the run, early or not. Returns: 0 with *out_detached, or -errno. */
+/* Detaches the run or waits until it completes. Returns: 0 with *out_detached, or -errno. */
 int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 		   bool *out_detached);
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
-/* Returns: the time in which one core copies so many bytes. */
+/* Returns: the time in which one core copies `bytes` bytes. */
 static inline uint64_t copy_ns(uint64_t bytes)
 {
 	return (bytes + OS_COPY_BYTES_PER_NS - 1) / OS_COPY_BYTES_PER_NS;
@@ -221,34 +220,36 @@ static inline uint64_t copy_ns(uint64_t bytes)
 
 /* Opens the channel of this process, for the first communicator that can use it. */
 void offload_open(struct rt_comm *c);
-/* Sets has_process ... asleep of *f: who could finish work of this communicator. */
+/* Sets has_process ... asleep of *f: the movers that could finish work of this communicator. */
 void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f);
-/* This rank stops working on the run: decides who goes on, and announces the run to the worker
- * process if that does. Returns: the decision. */
+/* Decides which mover continues a run that this rank leaves, and announces the run to the worker
+ * process if that is the mover. Returns: the decision. */
 enum progress_action offload_announce(struct rt_comm *c, const struct exec_run *r,
 				      struct progress_facts *f);
 /* After PROGRESS_FEED: gives the detached run to the channel. */
 void offload_feed(struct exec_run *r, struct pending *p);
-/* Starts the thread that serves calls of peers (offload/progress_thread.c), once per process: with
- * the first channel, or the first request that is queued. */
+/* Starts the thread that serves calls of peers (offload/progress_thread.c), once per process. The
+ * first channel or the first queued request needs it. */
 void progress_thread_start(void);
 /* Marks the calling thread as one of Sluice's. */
 void progress_thread_own(void);
 
 /* ---- comm/worker_setup.c: the worker process of the job ---------------------------------- */
 
-/* Collective: starts or finds the worker process, attaches, registers the group. Returns: 0, also
- * without a worker process; or -errno when a function of oob fails. */
+/* Starts or finds the worker process, attaches to it, and registers the group.
+ * Returns: 0, also without a worker process; -errno when a function of oob fails.
+ * Context: collective. */
 int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob);
 void worker_setup_comm_destroyed(struct rt_comm *c);
-/* Does the worker process live, and serve this communicator? */
+/* Returns: whether a live worker process serves this communicator. */
 bool worker_setup_serves(const struct rt_comm *c);
-/* A rank waits: takes back what a dead worker process has claimed. Async-signal-safe. */
+/* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
+ * async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process,
- * makes a pass over the requests, and lets the host MPI progress. */
+/* Callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, and
+ * progresses the requests and the host MPI. */
 void waiter_progress(void *arg);
-/* Adds what the worker process has moved for this process to the counters. */
+/* Adds the bytes that the worker process has moved for this process to the counters. */
 void worker_setup_count(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which nonblocking calls are taken. Where that depends on whether ranks use their buffers again
- * (reuse.c) they leave their questions to the next blocking call, in which they may wait for each
- * other, and go on as before until then.
+ * Admission of nonblocking calls. Where admission depends on reuse of buffers (reuse.c), ranks
+ * defer the question to the next blocking call, in which ranks may wait for each other. The last
+ * answer holds until then.
  */
 #include "rt/early.h"
 #include "rt/private.h"
@@ -40,8 +40,7 @@ bool rt_request_takes(struct rt_comm *c, enum coll kind, uint64_t bytes,
 	if (u->is_admitted)
 		c->request_reuse_now = u;
 	u->would_agree = u->is_admitted || (call && reuse_is_seen(call));
-	/* what was taken wrongly still counts when calls have been passed on since, as nobody could
-	 * be asked */
+	/* wrong admissions also count after calls that were passed on while no answer came */
 	u->would_agree &= policy_reuse_was_right(u);
 	return u->is_admitted;
 }
@@ -61,7 +60,7 @@ void rt_requests_agree(struct rt_comm *c)
 		asked[n++] = &all[i];
 	}
 	if (reuse_agree(c, "a question before a collective", mine, &common))
-		common = 0; /* a peer has died, and it has been said */
+		common = 0; /* a peer has died, and a message is on stderr */
 	for (int i = 0; i < n; i++)
 		policy_reuse_answer(asked[i], common >> i & 1);
 	base_count(BASE_CTR_REUSE_ASKED, 1);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that win in buffers that are used again, and lose in such as are new in each call: taken
- * while all ranks use theirs again. Ranks count calls alike (policy_reuse_next), and now and then
- * agree on what they have seen: by a reduction of one word, which lies in their slots and needs no
- * memory of the arena.
+ * Admission of calls that gain in reused buffers and lose in new ones: admitted while all ranks
+ * reuse their buffers. Ranks count calls alike (policy_reuse_next) and sometimes agree, by a
+ * reduction of one word. The word lies in the slots and needs no arena memory.
  */
 #include <errno.h>
 
 #include "rt/private.h"
 #include "rt/coll/sides.h"
 
-/* Is it mapped, or about to be? What has gaps is packed in any case. */
+/* Returns: whether peers have mapped, or will map, the buffer. Types with gaps are packed. */
 static bool is_used_again(const struct coll_side *side)
 {
 	if (!side->count || !side->buf.bytes)
@@ -25,7 +24,8 @@ bool reuse_is_seen(const struct coll_call *call)
 	return send && recv;
 }
 
-/* Eight bytes that peers take from the slot, as the edges of a buffer without a whole page. */
+/* Describes eight bytes that peers read in the slot, like the edges of a buffer without a whole
+ * page. */
 static struct region_desc describe_word(uint64_t *word)
 {
 	return (struct region_desc){ .addr = (uintptr_t)word,

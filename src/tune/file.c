@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding a tune file, and reading it: lines, in the order of a struct reader's steps. */
+/* Search for a tune file, and its reader. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "tune/tune_paths.h"
 
 #define SHIPPED_NAME "host-mpi.tune"
-#define FILE_BYTES (32u << 10) /* longest file; one of `sluice tune` has 4 KiB */
+#define FILE_BYTES (32u << 10) /* longest file; `sluice tune` writes 4 KiB */
 
 /* ---- names --------------------------------------------------------------------------------- */
 
@@ -109,13 +109,13 @@ int tune_folder(int number, char *out, size_t cap)
 struct reader {
 	const char *mpi; /* "": any */
 	struct tune_result *out;
-	unsigned seen; /* heads, a bit each */
+	unsigned seen; /* heads so far, a bit each */
 	int (*set)(void *arg, const char *name, const char *value);
 	void *arg;
-	unsigned needed;   /* heads that stand before the first value, a bit each */
+	unsigned needed;   /* heads required before the first value, a bit each */
 	bool has_sections; /* one for each kind of MPI */
-	bool skips;        /* the lines of this section are another MPI's */
-	bool has_matched;  /* a section was this MPI's */
+	bool skips;        /* this section is for another MPI */
+	bool has_matched;  /* a section was for this MPI */
 };
 
 enum { HEAD_FORMAT, HEAD_VERSION, HEAD_HOST, HEAD_MACHINE, HEAD_MPI, HEADS };
@@ -225,7 +225,7 @@ static int read_line(struct reader *r, char *line, int number)
 	return refuse(r->out, "its line %d is neither a value nor a comment", number);
 }
 
-/* All of the file, or -errno. */
+/* Reads the whole file. Returns: -errno on failure. */
 static int read_all(int fd, char *text, size_t cap)
 {
 	size_t used = 0;
@@ -258,7 +258,7 @@ static void load_text(struct reader *r, char *text)
 		r->out->values = 0;
 }
 
-/* False: there is no such file. */
+/* Returns: false when the file does not exist. */
 static bool load_path(struct reader *r, const char *path)
 {
 	struct tune_result *out = r->out;
@@ -354,7 +354,7 @@ void tune_load(const char *mpi, struct tune_result *out)
 	}
 	for (int i = 0; (ret = tune_folder(i, folder, sizeof folder)) != -ERANGE; i++) {
 		if (ret || access(folder, X_OK))
-			continue; /* mostly so, and then nothing else is asked */
+			continue; /* the usual case, which needs no other fact */
 		for (int for_alike = 0; for_alike < 2; for_alike++) {
 			tune_file_name(mpi, for_alike, name, sizeof name);
 			snprintf(path, sizeof path, "%s/%s", folder, name);

@@ -41,7 +41,7 @@ void case_side_end(struct case_side *s, const char *what);
 enum case_how { CASE_WAIT, CASE_STEP, CASE_LEAVE, CASE_HOWS };
 /* Run them all to their ends; more than one: CASE_STEP. */
 void exec_case_finish(struct exec_run **runs, int n, enum case_how how);
-/* Of a sequence of collectives; RANDOM_SEED=N in the environment: of others. */
+/* Returns: the seed of a sequence of collectives; RANDOM_SEED=N in the environment changes it. */
 uint64_t exec_case_seed(uint64_t number);
 /* Sleep for a moment, now and then. */
 void exec_case_dawdle(void);

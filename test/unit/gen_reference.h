@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program of schedules does to memory: all ranks in one process, one operation after the
- * other, in an order drawn from a seed among all that the requirements permit. So a program whose
- * result depends on more than its requirements say gives different results for different seeds.
- * Messages are matched as everywhere: by sender and tag, in order.
+ * Reference execution of a program of schedules: all ranks in one process, one operation after the
+ * other. A seed draws the order among all orders that the requirements permit, so that a program
+ * whose result depends on a missing requirement gives different results for different seeds.
+ * Messages match by sender and tag, in order.
  */
 #ifndef SLUICE_TEST_GEN_REFERENCE_H
 #define SLUICE_TEST_GEN_REFERENCE_H

@@ -30,7 +30,7 @@ struct state {
 	struct thread threads[IL_THREADS];
 };
 
-/* What is kept of a state: where it came from, and where its contents lie in `packed`. */
+/* A visited state: its predecessor, and the offset of its contents in `packed`. */
 struct node {
 	uint64_t hash[2], at;
 	uint32_t parent;
@@ -345,7 +345,7 @@ static const uint8_t *get(void *to, const uint8_t *from, size_t bytes)
 	return from + bytes;
 }
 
-/* Of each thread only what is in use; returns the number of bytes. */
+/* Packs the parts of each thread that are in use. Returns: the number of bytes. */
 static size_t pack(uint8_t *to)
 {
 	uint8_t *at = put(to, il.now.shared, il.model->shared_bytes);

@@ -29,7 +29,7 @@
 
 enum { IL_THREADS = 4, IL_SHARED_BYTES = 1024, IL_LOCAL_BYTES = 256, IL_LOG = 32, IL_BUFFER = 8 };
 
-/* What a mutation of the code under test is made of: the test must fail with it. */
+/* Mutations of the code under test, with which the test must fail. */
 enum {
 	IL_NO_RELEASE = 1, /* release stores and read-modify-writes are relaxed */
 	IL_NO_FENCE = 2,   /* fences do nothing */
@@ -56,7 +56,7 @@ struct il_result {
 
 /* Context: one at a time. */
 void il_explore(const struct il_model *m, struct il_result *out);
-/* The same for its violation alone; with INTERLEAVE_SHOW in the environment all is printed. */
+/* Explores the model. Returns: its violation; INTERLEAVE_SHOW in the environment prints all. */
 const char *il_violation(const struct il_model *m);
 
 /* ---- inside a round ---------------------------------------------------------------------- */

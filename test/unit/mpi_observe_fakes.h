@@ -78,7 +78,7 @@ struct abi abi;
 struct host_functions host;
 __thread int bypass __attribute__((tls_model("initial-exec")));
 
-/* What request.c adds is not looked at here. */
+/* request.c is not under test. */
 #define PASSED(name, args, call) \
 	int request_##name args { return host.name call; }
 PASSED(Wait, (void *r, MPI_Status *s), (r, s))
@@ -191,7 +191,7 @@ static int dist_graph_neighbors_count(MPI_Comm comm, int *sources, int *targets,
 	return 0;
 }
 
-/* What every other function of the library is here: it has been called, as the host's. */
+/* Stands for every other function of the host MPI, and counts its calls. */
 static int right(void)
 {
 	seen.n_calls++;
@@ -243,7 +243,7 @@ enum {
 
 /* While something is pending, by a caller that is the program. */
 #define LOOK(name) ((__typeof__(host.name))observe_ways[LOOK_##name].pending)
-/* The same of what Sluice may take. */
+/* LOOK() for calls that Sluice may admit. */
 #define TAKE(name) pend_##name
 
 #endif

@@ -6,7 +6,7 @@
  *   static void body(struct ranks *r) { ... rt_comm_create(&r->oob, &c) ... CHECK(...) ... }
  *   ranks_run(4, (char *[]){ "SLUICE_REGION_KIND=cma", NULL }, body, NULL);
  *
- * What a rank writes to stderr is kept in ranks_text and printed only when a rank fails.
+ * ranks_text holds the stderr of the ranks, and is printed only when a rank fails.
  */
 #ifndef SLUICE_UNIT_RANKS_H
 #define SLUICE_UNIT_RANKS_H
@@ -31,7 +31,7 @@ extern char ranks_text[16384];
 /* Run `body` in n processes with these options; CHECKs that all of them succeed in RANKS_LIMIT_S.
  */
 void ranks_run(int n, char *const *options, void (*body)(struct ranks *r), void *arg);
-/* The same for jobs in which ranks die: out_status[n] has exit codes, 128 + signal, or 256 for a
+/* ranks_run() for jobs in which ranks die: out_status[n] has exit codes, 128 + signal, or 256 for a
  * rank that had to be ended after the limit. */
 void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg,
 		   int *out_status);

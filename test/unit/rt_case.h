@@ -42,8 +42,8 @@ static inline int rt_gather(struct rt_comm *c, const struct coll_buf *send,
 	return rt_collective(c, &call);
 }
 
-/* What all ranks send to all; send == NULL: in place, of an allgather. Each part `bytes`; an
- * allgather sends one. */
+/* Runs an all-to-all, or an allgather, with parts of `bytes` bytes; an allgather sends one part.
+ * send: NULL for an allgather in place. */
 static inline int rt_exchange(struct rt_comm *c, enum coll kind, char *send, char *recv,
 			      uint64_t bytes, int ranks)
 {

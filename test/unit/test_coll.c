@@ -69,7 +69,7 @@ static uint64_t part_bytes(enum coll kind, int from, int to)
 					: 10 + (uint64_t)(from * RANKS_MAX + to);
 }
 
-/* What rank sends to all, or receives from all: one after the other. */
+/* The parts that a rank sends to all, or receives from all, one after the other. */
 static void fill_parts(struct coll_part *p, enum coll kind, int rank, int ranks, bool sends)
 {
 	for (int r = 0; r < ranks; r++)

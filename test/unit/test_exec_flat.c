@@ -13,8 +13,8 @@
 	((char *const[]){ "SLUICE_TEST=region_adopt_min=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 enum { NEIGHBOURS_MAX = 12, PARTS_MAX = RANKS_MAX + NEIGHBOURS_MAX };
 
-/* What all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the n-th edge of
- * the graph. */
+/* Parameters that all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the
+ * n-th edge of the graph. */
 struct drawn {
 	enum coll kind;
 	int ranks, root, edge_count;

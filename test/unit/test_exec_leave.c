@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank knows and does before it leaves a collective: who does nothing but wait for it, and
- * what nobody else would copy.
+ * Facts and duties of a rank before it detaches: the partners that only wait for this rank, and the
+ * fragments that no other mover would copy.
  */
 #include <string.h>
 #include <unistd.h>
@@ -78,8 +78,8 @@ static void until(int word, uint64_t value)
 		usleep(100);
 }
 
-/* What root, which comes so late, sees of how long rank 1 has waited: that may come late as well.
- * On both. */
+/* Returns: the time that rank 1 has waited, as a root that comes late_us late sees it.
+ * Context: both ranks; rank 1 may come late as well. */
 static uint64_t waited_ns(struct ranks *r, bool is_gather, unsigned late_us)
 {
 	struct exec_run *run;

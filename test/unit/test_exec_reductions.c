@@ -19,7 +19,7 @@
 #define OPTIONS(...)                                                                               \
 	((char *const[]){ "SLUICE_TEST=region_adopt_min=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 
-/* What all ranks draw alike. */
+/* Parameters that all ranks draw alike. */
 struct drawn {
 	struct exec_reduce reduce;
 	uint64_t starts[RANKS_MAX + 1];
@@ -90,7 +90,7 @@ static void add(const struct drawn *d, char *sum, char *next)
 	}
 }
 
-/* What this rank gets; NULL: nothing. */
+/* Returns: the expected result of this rank, or NULL. */
 static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
 {
 	uint64_t es = d->reduce.element_bytes, bytes = d->reduce.count * es;
@@ -315,7 +315,7 @@ static void mover_ended(void *arg, uint64_t bytes)
 	mover.bytes += bytes;
 }
 
-/* What rank 0 has somebody serve who dies so; then it is taken back. */
+/* A mover serves rank 0 and dies; rank 0 then reclaims its fragments. */
 static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_whole)
 {
 	static const _Atomic bool never;

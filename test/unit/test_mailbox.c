@@ -29,7 +29,7 @@ static void close_mailbox(struct ranks *r)
 	node_fini();
 }
 
-/* What a rank brings to a collective: any length, also none. */
+/* A rank's message of a collective, of any length including 0. */
 static uint32_t length_of(int rank, uint64_t n)
 {
 	uint64_t seed = n * 131 + (uint64_t)rank;

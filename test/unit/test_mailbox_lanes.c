@@ -29,7 +29,7 @@ static void close_mailbox(struct ranks *r)
 	node_fini();
 }
 
-/* What a rank brings to a turn: it fills any part of a record. */
+/* A rank's message of a turn, which fills any part of a record. */
 static uint32_t length_of(int rank, uint32_t lane, uint64_t turn)
 {
 	uint64_t seed = turn * 977 + lane * 131 + (uint64_t)rank;

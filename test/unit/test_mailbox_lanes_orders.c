@@ -60,7 +60,7 @@ struct place {
 
 static uint64_t message_of(uint32_t lane, uint64_t turn) { return turn * 10 + lane; }
 
-/* Of the poster: a lane's next turn, if there is room. */
+/* The poster writes a lane's next turn, if there is room. */
 static void post(struct place *p)
 {
 	uint64_t turn = p->done[p->lane] + 1,
@@ -81,7 +81,7 @@ static void post(struct place *p)
 	p->phase = p->has_heard ? SLEEP : HEAR;
 }
 
-/* Of the reader: one lane after the other, the last first. */
+/* The reader reads one lane after the other, the last first. */
 static void read_one(struct place *p)
 {
 	uint32_t lane = LANES - 1 - p->lane, bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What persistent requests name. */
+/* Buffers of persistent requests. */
 #include "mpi/request/persistent_bufs.h"
 #include "unit.h"
 

@@ -220,8 +220,8 @@ UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_c
 
 /* ---- are buffers used again? ------------------------------------------------------------- */
 
-/* What happens to the next n calls of which `again` says whether buffers are used again: '.' passed
- * on, 'T' taken, 'n' and 'y' asked. */
+/* Writes the decisions on the next n calls: '.' passed on, 'T' admitted, 'n' and 'y' asked. again:
+ * the calls reuse buffers. */
 static void run_reuse(struct policy_reuse *h, bool again, int n, char *out)
 {
 	for (int i = 0; i < n; i++) {

@@ -391,8 +391,8 @@ REGION_TEST(a_file_mapped_unseen_is_left_alone)
 	close(fd);
 }
 
-/* Of a region that is cut in the middle the table keeps one part. The other stays private memory,
- * also when the C library discards it without a hook and the arena is reused. */
+/* The table keeps one part of a region that is cut in the middle. The other part stays private
+ * memory, also when the C library discards it without a hook and the arena is reused. */
 REGION_TEST(a_forgotten_rest_never_shows_others_data)
 {
 	char *p;

@@ -345,7 +345,7 @@ UNIT_TEST(a_rank_without_memory_keeps_nobody_waiting)
 	ranks_run(3, NULL, without_memory, (char *[]){ "SLUICE_TEST=fault=group:1", NULL });
 }
 
-/* The same of what asks for a worker process: there is none. */
+/* Requests that need a worker process run without one. */
 static void without_worker(struct ranks *r)
 {
 	struct rt_comm *c = NULL;

@@ -3,8 +3,8 @@
  * Simulated times against closed formulas of the LogGOPS model, for many parameter sets, and
  * against results that LogGOPSim's authors have published.
  *
- * Of a message of s bytes: the sender's CPU is held for `out`, the next send may begin after `gap`,
- * and `trip` after the send has begun the receiver has it.
+ * A message of s bytes holds the sender's CPU for `out`; the next send may begin after `gap`, and
+ * the receiver has the message `trip` after the send began.
  */
 #include "sim_case.h"
 

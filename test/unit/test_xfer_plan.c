@@ -154,7 +154,7 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 			       &t->plan, inline_edges ? edges : NULL, XFER_VIEW_NORMAL);
 }
 
-/* What a rank does in exec/, without the waiting: true while there was something to do. */
+/* Does the work of a rank in exec/ without waiting. Returns: whether it found work. */
 static bool act(struct trial *t, int r)
 {
 	struct xfer_view *v = &t->views[r];

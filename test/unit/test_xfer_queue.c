@@ -328,7 +328,7 @@ static uint64_t next_random(uint64_t *state)
 	return *state >> 33;
 }
 
-/* Who has what: a fragment in the channel is claimed and not in place. */
+/* A fragment in the channel is claimed and not in place. */
 static void check_held(void)
 {
 	uint64_t held = fake_held_bits(&t, &ch);

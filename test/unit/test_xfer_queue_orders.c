@@ -55,7 +55,7 @@ static struct {
 	unsigned errors, depth;
 	bool begun, started, stopped, gone;
 } now;
-/* What the test breaks, to see that it finds it. */
+/* Mutations that the test must find. */
 static enum { SOUND, COMPLETES_FAILED, KEEPS_REFUSED } fault;
 
 static void event(unsigned n);

@@ -122,8 +122,8 @@ static void *do_nothing(void *arg)
 	return arg;
 }
 
-/* What is opened or started once and stays, and no test is to be blamed for: the descriptor that
- * host/ keeps, a sanitizer's thread that comes with the program's first. */
+/* Opens and starts resources that stay, before the leak checks of tests: the descriptor of os/, and
+ * the thread that a sanitizer starts with the program's first thread. */
 static void warm_up(void)
 {
 	pthread_t thread;

@@ -43,7 +43,7 @@ int unit_count_mappings(void);
  * that dies by signal n gives 128 + n.
  */
 int unit_fork(void (*fn)(void *arg), void *arg);
-/* The same without waiting: returns the child's pid, or -1. */
+/* unit_fork() without waiting. Returns: the child's pid, or -1. */
 int unit_spawn(void (*fn)(void *arg), void *arg);
 
 #define UNIT_TEST(test)                                                                   \

@@ -35,13 +35,13 @@ struct fake_xfer {
 };
 
 void fake_chan_init(struct fake_chan *ch);
-/* What copy number k of those held comes to: 0, or an error after which half of it is rubbish. */
+/* Sets the result of held copy k: 0, or an error that leaves half of the bytes wrong. */
 void fake_end(struct fake_chan *ch, unsigned k, int result);
 /* `bytes` in fragments of `fragment_bytes`; the first and last `edge` bytes of them come as edges.
  */
 void fake_xfer_init(struct fake_xfer *t, uint64_t bytes, uint64_t fragment_bytes, uint64_t edge);
 void fake_xfer_fini(struct fake_xfer *t);
-/* The same ends and bytes once more, as the next collective, not yet moved. */
+/* Prepares the next collective with these ends and bytes, not yet moved. */
 void fake_xfer_again(struct fake_xfer *t);
 /* Starts the queue; t->drained counts. */
 bool fake_start(struct fake_xfer *t, struct xfer_queue *q, struct fake_chan *ch, uint32_t depth);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice tune. tools/sluice/tune.c starts this, with the tool's own path as the first argument."""
+"""sluice tune. tools/sluice/tune.c starts this script, with its own path as the first argument."""
 import sys
 
 if sys.version_info < (3, 9):
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BENCH = HERE.parent / 'bench'  # the measuring programs, and what launches them
+BENCH = HERE.parent / 'bench'  # the measuring programs and their launcher
 sys.path[:0] = [str(HERE), str(BENCH)]
 
 import hostmpi  # noqa: E402
@@ -28,7 +28,7 @@ from launch import Failed  # noqa: E402
 
 FORMAT = 1             # of the file: TUNE_FORMAT in src/tune/tune.h
 SECONDS, QUICK_S = 100, 35
-RANKS_MOST = 16        # what is true of 16 ranks is so of more, and a launch of all may take long
+RANKS_MOST = 16        # 16 ranks stand for more; a launch of all may take long
 EVERY_S = {True: 0.2, False: 15}
 
 
@@ -84,12 +84,12 @@ class Progress:
 
 def interrupt(number, frame):
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(again, signal.SIG_DFL)  # the second one ends at once
+        signal.signal(again, signal.SIG_DFL)  # the second signal ends the process at once
     raise KeyboardInterrupt(number)
 
 
 def preflight(launcher):
-    """Two ranks that find each other, or Stop with why nothing can be measured."""
+    """Starts two ranks that find each other, or raises Stop with the reason."""
     words = ' '.join(launcher.mpi.launcher)
     try:
         lines = launcher.run('collective_bench', 2, False, {}, ['what=barrier', 'ms=1'], 60)
@@ -112,7 +112,8 @@ def choose_path(opt, info, mpi):
 
 
 def ask_all(asker, asked, deadline, progress):
-    """Answers, and the signal that stopped it or None. On a busy machine the last ones find no time left."""
+    """Returns the answers, and the signal that stopped the questions or None. A busy machine leaves no time
+    for the last questions."""
     out = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
@@ -140,7 +141,7 @@ def describe(opt, info, mpi, ranks, answers, left_out, began, stopped):
 
 
 def clean_environment():
-    """What is measured is Sluice as it is, and what it would be with one value more."""
+    """Removes the user's settings: each launch sets its own values over the defaults."""
     for name in [n for n in os.environ if n.startswith('SLUICE')]:
         del os.environ[name]
     os.environ['SLUICE_TUNE'] = 'none'

@@ -14,11 +14,11 @@ from units import bytes_text, short_bytes
 
 PAIRS = 6           # all of one sign by chance: one in 64
 SCREENS = 2         # launches of each candidate before the pairs
-WORTH = 1.02        # times as fast in the middle of the pairs; less is not worth a line in a file
-LOOKS_BETTER = 1.01 # times as fast when screened, to be measured in pairs
-CONFIRMS = 3        # candidates that are measured in pairs at most, best first
-HOPELESS = 0.97     # times as fast in the first launch: it is not launched again
-SLOWER = 0.98       # times as fast: slower, at any one size, in the middle of the pairs
+WORTH = 1.02        # least median speed-up of the pairs that is worth a line in a file
+LOOKS_BETTER = 1.01 # least speed-up in the screening for a measurement in pairs
+CONFIRMS = 3        # most candidates to measure in pairs, best first
+HOPELESS = 0.97     # a candidate with less speed-up in the first launch gets no other
+SLOWER = 0.98       # a candidate with a lower median at any size counts as slower
 
 
 CALLS = {'bcast': 'broadcast', 'gather': 'gather'}
@@ -33,11 +33,11 @@ def geometric(values):
 
 
 def time_of(line):
-    """(what it is, its middle time in us) of a line that a measuring program has written; None: not
-    asked for."""
+    """Returns (case, median time in us) of a line of a measuring program; None for a line without a
+    wanted case."""
     kind, _, rest = line['what'].rpartition('-')
     if kind == 'first' or line['what'] == 'calibrate':
-        return None  # of a first use only the ten that follow count
+        return None  # only the ten uses after the first count
     how, call, us = 'until used', rest, line.get('p50_us', 0)
     if kind.startswith('first-'):
         how, call = 'ten uses of a fresh buffer', kind[len('first-'):]
@@ -52,12 +52,12 @@ def time_of(line):
 
 
 def gain(values):
-    """Of candidates that concern different sizes, the one that gains at more of them gains more."""
+    """Returns the gain of a candidate; a gain at more sizes counts more."""
     return sum(math.log(v) for v in values)
 
 
 def ratios(default, mine):
-    """Times as fast as the default, by what was measured."""
+    """Returns the speed-up over the default by case."""
     return {k: default[k] / mine[k] for k in default if k in mine and mine[k] > 0}
 
 
@@ -76,7 +76,7 @@ class Asker:
         return [f'what={what}', *args, f'ms={self.ms}', 'warmup=5', *units]
 
     def launch(self, question, jobs, values, until):
-        """The middle time of everything that these launches measure, in us, by what it is."""
+        """Returns the median times of these launches in us, by case."""
         out = {}
         for spec in jobs:
             for ranks in self.ranks:
@@ -118,7 +118,7 @@ class Asker:
         return [(r, c) for _, r, c in scored]
 
     def confirm(self, question, candidate, until):
-        """(better with confidence, the figures)."""
+        """Returns (whether better with confidence, figures)."""
         whole, by_key = [], {}
         for number in range(PAIRS):
             self.progress(question, f'{candidate}, pair {number + 1} of {PAIRS}')
@@ -142,7 +142,7 @@ class Asker:
                 figures)
 
     def ask(self, question, until):
-        """What the file says of this option."""
+        """Returns the file's text about this option."""
         found = {'option': question.name, 'about': question.about, 'verdict': 'default', 'values': {},
                  'candidates': [], 'pairs': [], 'why': ''}
         try:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is asked of the machine: of each option, which other value might be better, and where that shows."""
+"""The questions: for each option, the other values that might be better, and the launches that show it."""
 from units import short_bytes
 
 K, M, NEVER = 1 << 10, 1 << 20, 1 << 40
 SIZE_MAX = 64 * M
-LLC_SHARE = 3 / 16  # of the last-level cache, from which os/copy.c goes past it by itself
+LLC_SHARE = 3 / 16  # of the last-level cache, from which os/copy.c bypasses it by default
 LLC_UNKNOWN = 32 * M
 
 
 class Candidate:
-    """Values by option, and the launches that show what they change: (program, what, args, sizes)."""
+    """Values by option, and the launches that show their effect: (program, what, args, sizes)."""
 
     def __init__(self, values, jobs):
         self.values, self.jobs = values, jobs
@@ -19,21 +19,21 @@ class Candidate:
 
 
 class Question:
-    """One option (with others that only go with it), what it is, and the candidates."""
+    """One option (with options that depend on it), its description, and the candidates."""
 
     def __init__(self, name, about, candidates, shares_core=False):
         self.name, self.about, self.candidates = name, about, candidates
-        self.shares_core = shares_core  # all ranks on one core, so that others are free
+        self.shares_core = shares_core  # all ranks share one core; the other cores are free
 
 
 def used(sizes, read_all=False):
-    """Broadcasts and gathers until the data has been used; read_all: every byte of it."""
+    """Broadcasts and gathers with use of the data; read_all: of every byte."""
     args = ['use=all'] if read_all else []
     return [('collective_bench', 'bcast,gather', args, sizes)]
 
 
 def returned(sizes):
-    """What returning early wins and costs: used at once, and with a computation in between."""
+    """Gain and cost of an early return: use at once, and use after a computation."""
     out = []
     for what in ('bcast', 'gather'):
         out += [('overlap_bench', f'touch-{what}', [], sizes), ('overlap_bench', f'overlap-{what}',
@@ -42,12 +42,12 @@ def returned(sizes):
 
 
 def again(sizes):
-    """Buffers that are fresh, used ten times and freed: what mapping them costs must be worth it by then."""
+    """Fresh buffers, used ten times and freed: ten uses must repay the mapping."""
     return [('collective_bench', 'first-bcast,first-gather', [], sizes)]
 
 
 def threshold(quick):
-    """What is below the default's is lowered together with the least buffer that is mapped for peers."""
+    """A threshold below the default lowers region_adopt_min, the least mapped buffer, with it."""
     default, out = 64 * K, []
     for value in (8 * K, 16 * K, 32 * K) if not quick else (16 * K, 32 * K):
         sizes = [s for s in (8 * K, 12 * K, 16 * K, 24 * K, 32 * K, 48 * K) if value <= s < default]
@@ -118,7 +118,7 @@ def workers(spare, quick, shares):
 
 
 def all_of(info, cpus, ranks, quick):
-    """The questions that make sense here, and why others do not: ([Question], {option: why})."""
+    """Returns the useful questions, and the reasons against others: ([Question], {option: reason})."""
     shares = cpus - ranks < 1  # no core is free for a worker unless ranks share one
     kernels = [k.strip() for k in info['machine']['copy_kernels'].split(',')]
     llc = max([c['bytes'] for c in info['machine']['caches'] if c['name'] in ('L3', 'L4', 'last level')],

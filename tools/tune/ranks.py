@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Launches a measuring program of libexec/sluice/bench under Sluice, with values of ours and no others."""
+"""Launches a measuring program of libexec/sluice/bench under Sluice, with the given values only."""
 from launch import Failed, launch
 
 TASKSET = ['taskset', '-c']
@@ -7,7 +7,7 @@ MS_CALIBRATE = 40
 
 
 def spelled(values):
-    """The environment for these values: variables as they are, names of the tune file in SLUICE_TEST."""
+    """Returns the environment for these values: variables as such, names of the tune file in SLUICE_TEST."""
     names = [f'{n}={v}' for n, v in values.items() if not n.startswith('SLUICE')]
     return {**{n: v for n, v in values.items() if n.startswith('SLUICE')},
             **({'SLUICE_TEST': ','.join(names)} if names else {})}
@@ -21,7 +21,7 @@ class Ranks:
         self.units = {}
 
     def run(self, program, ranks, shares_core, values, args, limit_s):
-        """JSON lines, but for the one that says which MPI it is. Raises Failed."""
+        """Returns the JSON lines, except the line that names the MPI. Raises Failed."""
         before = []
         if shares_core:
             args, before = [*args, 'shared=1'], [*TASKSET, str(self.allowed[0])]
@@ -37,8 +37,7 @@ class Ranks:
         return [x for x in lines if x['what'] not in ('run', 'hello')]
 
     def units_for(self, call, ranks, shares_core, args, limit_s):
-        """Computation that is as long as a call which completes before it returns, the same for all
-        values."""
+        """Returns a computation as long as a call without early return; one length for all values."""
         key = (call, ranks, shares_core, *args)
         if key not in self.units:
             lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_EARLY': 'off'},

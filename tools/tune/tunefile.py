@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The file that programs find (src/tune/tune.h says how it is read), and a table of the same."""
+"""Writes the tune file (src/tune/tune.h describes its syntax), and a table of its contents."""
 import os
 import tempfile
 from pathlib import Path
@@ -20,7 +20,7 @@ def values_text(values):
 
 
 def figures(found):
-    """Lines: what was measured of one option."""
+    """Returns the lines of figures of one option."""
     out = []
     for p in found['pairs']:
         out.append(f'{values_text(p["values"])}: {times(p["ratio"])} as fast as the default '
@@ -79,7 +79,7 @@ def table(result):
 
 
 def check_writable(path):
-    """Before two minutes are spent: can it be written?"""
+    """Checks that the file can be written, before two minutes of measurement."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent):
@@ -90,7 +90,7 @@ def check_writable(path):
 
 
 def save(text, path):
-    """As a whole or not at all: ranks that start meanwhile read the old one or the new one."""
+    """Replaces the file atomically: ranks that start meanwhile read the old file or the new file."""
     path, f = Path(path), None
     try:
         with tempfile.NamedTemporaryFile('w', dir=path.parent, prefix=f'.{path.name}.', delete=False) as f:

@@ -35,7 +35,7 @@ static bool prefers_vm(const struct node_group *g)
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
-/* What others reach of a rank: collectives, then its mailbox. */
+/* Memory of a rank that peers map: slots of collectives, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
 	return exec_area_bytes(ranks) +
