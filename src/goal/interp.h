@@ -10,16 +10,15 @@
  *           ... its effects are in place ...
  *           goal_end(b, s, op)                       those that required its end may start
  *
- * goal_take() finds nothing when all operations that may start have been handed out, also while
- * others of them are not over: what is next then depends on somebody's goal_begin() or goal_end(),
- * or all has ended. Each goal_end() of a schedule but one returns false; the state may be used
- * again, or freed, after the one that returned true, for nobody touches it any more: goal_end() is
- * the last thing that is done for an operation.
+ * goal_take() returns GOAL_NONE when it has returned all operations that may start, also while
+ * some of them have not ended: the next operation then waits for a goal_begin() or goal_end(), or
+ * all have ended. Of the goal_end() calls of a schedule exactly one returns true, and no thread
+ * touches the state after it: the caller may reuse or free the state.
  *
- * An operation is over when its effects are there: of a send, when its memory may be written again.
- * What whoever ended or began an operation had written before is seen by who takes one that
- * required it. goal_begin() comes before goal_end(), and may be left out for operations that
- * nothing requires the beginning of.
+ * An operation ends when its effects are in place; a send, when its memory may be written again.
+ * Data written before goal_begin() or goal_end() is visible to the thread that takes an operation
+ * that required it. goal_begin() precedes goal_end(); operations whose beginning nothing requires
+ * need no goal_begin().
  *
  * The block must have been verified, in memory that cannot change. The state is not trusted with
  * memory safety: an index read from it is compared with the block's size, so that a member gone

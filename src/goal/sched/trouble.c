@@ -2,10 +2,10 @@
 /*
  * Processes that die, and runs that fail.
  *
- * Whoever fails a run appends it to the aborts of its rank's state and increments the group's
- * `trouble`. Every driver compares that word at each step. When it has changed, the driver first
- * delivers what was sent before, then fails those of its runs that need what will not come. So a
- * failure reaches the runs that depend on it, and no others.
+ * A process that fails a run appends the run to the aborts of its rank's state and increments the
+ * group's `trouble`. Every driver compares that word at each step. When it has changed, the driver
+ * first delivers what was sent before, then fails those of its runs that need what will not come.
+ * So a failure reaches the runs that depend on it, and no others.
  */
 #include <errno.h>
 #include <sched.h>
