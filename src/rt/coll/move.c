@@ -68,7 +68,7 @@ enum trace_region side_region(const struct side *s)
 
 void side_end(struct side *s)
 {
-	region_release(&s->desc); /* a detached call has taken it over */
+	region_release(&s->desc); /* the pending operation of a detached call owns it */
 	if (s->is_packed && s->scratch->bytes > SCRATCH_CACHED) {
 		region_extent_put(s->scratch);
 		s->scratch->bytes = 0;
@@ -253,7 +253,7 @@ static bool sends_one_range(enum coll kind)
 	return kind == COLL_BCAST || coll_pattern(kind) == COLL_GATHER;
 }
 
-/* Which part of the receive side belongs to this rank, and stays as it is; -1: all come. */
+/* Returns: this rank's part of the receive side, which does not change; -1: all parts arrive. */
 static int own_part(const struct coll_call *call, int rank)
 {
 	return call->in_place && call->kind != COLL_SCATTER && call->kind != COLL_SCATTERV &&

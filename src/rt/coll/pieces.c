@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A collective piece by piece, as the caller says. */
+/* Collectives that the caller runs piece by piece. */
 #include "rt/pieces.h"
 
 #include <errno.h>

@@ -11,8 +11,8 @@ enum side_memory {
 	SIDE_COPY,   /* always packed */
 };
 
-/* A contiguous buffer takes part in place and whole; one with gaps by its packed form, piece by
- * piece. */
+/* Sluice uses a contiguous buffer in place and whole, and a buffer with gaps by its packed form,
+ * piece by piece. */
 struct side {
 	const struct coll_side *of;
 	struct region_extent *scratch;

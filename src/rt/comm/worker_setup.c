@@ -41,7 +41,7 @@ static bool may_use_process(void)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-/* By rank 0. Leaves *out zero when there is to be none. */
+/* Leaves *out zero when the job gets no worker process. Context: rank 0. */
 static void start(const struct rt_comm *c, struct worker_ticket *out)
 {
 	struct worker_setup setup;
@@ -60,7 +60,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 			 spare ? "SLUICE_WORKERS=0" : "no CPU is spare");
 		return;
 	}
-	/* its system calls are ours, whatever is guarded */
+	/* the guard does not check the system calls of worker_start() */
 	sud_allow_push();
 	if (worker_start(&setup, out, reason, sizeof reason))
 		base_log(base_opt.worker_kind == BASE_WORKER_PROCESS ? BASE_LOG_WARN
@@ -86,7 +86,7 @@ static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 	return wanted;
 }
 
-/* Collective. 0 with *out, which is zero when there is none; or -errno. */
+/* Returns: 0 with *out, zero without a worker process; or -errno. Context: collective. */
 static int agree_on_one(struct rt_comm *c, const struct node_oob *oob, struct offer *all,
 			struct worker_ticket *out)
 {

@@ -196,7 +196,7 @@ static void give_up(const struct pending *p, int error)
 {
 	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends",
 		 exec_name(p->run), strerror(-error));
-	syscall(SYS_exit_group, 14); /* not _exit(), which would complete what is pending */
+	syscall(SYS_exit_group, 14); /* _exit() would complete pending operations */
 }
 
 /*
@@ -261,11 +261,11 @@ static void on_hold(void *arg)
 }
 
 /*
- * How much to fetch for a touch at addr: all of it when that does not take long, as it is short, or
- * there, or in others' hands, who end sooner than the next touch would be served; else, with each
- * touch twice as much as with the one before, so that neither the first byte has to wait for the
- * last, nor a program that reads from the beginning to the end faults at each fragment. In units of
- * huge pages: one that is cut is mapped by small ones afterwards.
+ * Decides how much to fetch for a touch at addr. A touch fetches the whole buffer when that is
+ * fast: the buffer is short or complete, or other movers will end before Sluice could serve the
+ * next touch. Otherwise each touch fetches twice as much as the touch before: the first byte does
+ * not wait for the last, and a sequential reader does not fault at each fragment. The unit is a
+ * huge page, as the kernel maps a cut huge page by small pages.
  */
 static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
 			const struct guard_range *range, uintptr_t *lo, uintptr_t *hi)
@@ -434,7 +434,7 @@ static bool retire_all(bool (*wanted)(const struct pending *, const void *), con
 		next = p->next;
 		if (wanted(p, arg))
 			exec_rescue(
-				p->run); /* a peer may wait for what a hung channel of ours holds */
+				p->run); /* a peer may wait for fragments of a hung channel */
 		if (!wanted(p, arg) || !retire_locked(p))
 			continue;
 		any = true;

@@ -79,8 +79,8 @@ static void open_channel_locked(const struct rt_comm *c)
 	progress_thread_start();
 }
 
-/* The group of the first communicator decides. While the worker process serves there is no channel.
- */
+/* The group of the first communicator decides. A process opens no channel while the worker process
+ * serves it. */
 void offload_open(struct rt_comm *c)
 {
 	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests by exec/: every rank publishes its side in a slot, and whoever waits moves the data. */
+/* Requests by exec/: every rank publishes its side in a slot, and waiting ranks move the data. */
 #include <errno.h>
 
 #include "rt/request/request.h"
 
-/* Only to the worker process: channels move what calls that returned early have left. */
+/* The worker process only: channels serve calls that returned early. */
 static void announce(struct rt_request *r)
 {
 	struct progress_facts f = { .asker = PROGRESS_DETACHER };
