@@ -35,9 +35,9 @@ EXCEPT = {
     'many_live_buffers_of_a_program_with_threads_leave_few_mappings': MAPPINGS,
     'groups_made_one_after_the_other_leave_nothing': MAPPINGS,
     'engine_leaves_nothing_behind': MAPPINGS,
-    'a_context_set_in_the_handler_unblocks_as_it_should_steal': STACK_MARKS,
+    'a_context_set_in_the_handler_unblocks_as_it_should_mremap': STACK_MARKS,
     'a_context_set_in_the_handler_unblocks_as_it_should_mprotect': STACK_MARKS,
-    **{f'{name}_{kind}': MAPPINGS for kind in ('uffd', 'steal', 'mprotect')
+    **{f'{name}_{kind}': MAPPINGS for kind in ('uffd', 'mremap', 'mprotect')
        for name in ('a_thousand_cycles_leave_nothing', 'what_stays_for_the_next_range_is_bounded')},
 }
 # TSan does not follow threads through fork(), in which each test of this one lives; the threads that
