@@ -74,17 +74,17 @@ int goal_next_arg(const char *verb, const char *const *names, char **argv, int *
 	if (arg[0] != '-' || !arg[1])
 		return GOAL_ARG_WORD;
 	for (int i = 0; names[i]; i++) {
-		bool takes_value = strchr(names[i], '=') != NULL;
+		bool needs_value = strchr(names[i], '=') != NULL;
 
 		if (!is_name(arg, names[i], &bytes))
 			continue;
 		*value = arg[bytes] ? arg + bytes + 1 : NULL;
-		if (takes_value && !*value)
+		if (needs_value && !*value)
 			*value = argv[*at] ? argv[(*at)++] : NULL;
-		if (takes_value == (*value != NULL))
+		if (needs_value == (*value != NULL))
 			return i;
 		tool_say("goal %s: %.*s %s", verb, (int)bytes, arg,
-			 takes_value ? "needs a value" : "takes no value");
+			 needs_value ? "needs a value" : "takes no value");
 		return GOAL_ARG_WRONG;
 	}
 	return unknown(verb, names, arg);

@@ -173,7 +173,7 @@ static int be_rank(struct job *j, uint32_t rank)
 	if (!ret)
 		ret = run_times(j, rank, s, buffers);
 	j->results[rank].error = ret;
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	return ret;
 }
 

@@ -254,7 +254,7 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 	if (!g->is_terminal)
 		return is_interrupted != 0;
 	now = now_ns();
-	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
+	if (now - g->began_ns > 2 * second && now - g->printed_ns > second / 2) {
 		double remaining =
 			(double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
@@ -262,7 +262,7 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 		if (done >= all / 50) /* a rate of the first second would be a guess */
 			fprintf(stderr, ", %.0f s left", remaining);
 		fputs("\033[K", stderr);
-		g->told_ns = now;
+		g->printed_ns = now;
 	}
 	return is_interrupted != 0;
 }
@@ -270,12 +270,12 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 static void begin_progress(struct goal_sim *g)
 {
 	g->began_ns = now_ns();
-	g->told_ns = 0;
+	g->printed_ns = 0;
 }
 
 static void end_progress(struct goal_sim *g)
 {
-	if (g->told_ns)
+	if (g->printed_ns)
 		fputs("\r\033[K", stderr);
 }
 
@@ -284,7 +284,10 @@ static int on_progress(void *ctx, uint64_t done, uint64_t all, uint64_t now_ps)
 	return goal_sim_progress(ctx, "simulating", done, all);
 }
 
-static void on_span(void *ctx, const struct sim_span *span) { goal_timeline_span(ctx, span); }
+static void on_interval(void *ctx, const struct sim_interval *interval)
+{
+	goal_timeline_interval(ctx, interval);
+}
 
 /* Ctrl-C prints the results so far. A second one ends the program. */
 static void watch_interrupts(void)
@@ -346,7 +349,7 @@ static int simulate_source(struct goal_sim *g)
 	int ret = TOOL_DONE, closed = TOOL_DONE;
 
 	if (g->o.timeline) {
-		g->config.watch = on_span;
+		g->config.watch = on_interval;
 		g->config.watch_first = g->o.timeline_first;
 		g->config.watch_end = g->o.timeline_end;
 		ret = goal_timeline_open(g);

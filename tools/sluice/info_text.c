@@ -98,10 +98,10 @@ static void channels_text(const struct trial_early *e, char *out, size_t cap)
 	for (int node = 0; node < e->nodes; node++) {
 		used = strlen(out);
 		snprintf(out + used, cap - used, "%snode %d:", node ? "; " : "", node);
-		for (size_t i = 0, told = 0; i < e->engine_count; i++) {
+		for (size_t i = 0, listed = 0; i < e->engine_count; i++) {
 			used = strlen(out);
 			if (e->engines[i].works && strcmp(e->engines[i].name, "fault"))
-				snprintf(out + used, cap - used, "%s %s %d", told++ ? "," : "",
+				snprintf(out + used, cap - used, "%s %s %d", listed++ ? "," : "",
 					 e->engines[i].name, e->engines[i].channels[node]);
 		}
 		used = strlen(out);
@@ -188,7 +188,7 @@ static void print_early(const struct info *info)
 
 	printf("\nEarly return, kind by kind (tried just now)\n");
 	if (!e->is_complete)
-		puts("  a trial did not end well; what it would have told is missing");
+		puts("  a trial failed; its results are missing");
 	add_ways(&t, "guards", e->guards, e->guard_count, e->guard);
 	add_ways(&t, "system calls", e->calls, e->call_count, NULL);
 	add_ways(&t, "engines", e->engines, e->engine_count, e->engine);

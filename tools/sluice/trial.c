@@ -182,7 +182,7 @@ static void judge_early(struct trial *t, const struct trial_early *e)
 			 base_opt.worker_kind != BASE_WORKER_THREAD && e->workers[0].works
 				 ? "in a process of the job"
 				 : "as threads of each rank",
-			 e->spare_cpus);
+			 e->unused_cpus);
 }
 
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)

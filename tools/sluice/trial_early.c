@@ -171,7 +171,7 @@ static void derive_calls(struct trial_early *out)
 struct engine_answer {
 	bool works;
 	char name[24], reason[200];
-	int channels[TRIAL_NODES], spare_cpus;
+	int channels[TRIAL_NODES], unused_cpus;
 };
 
 static void find_engine(void *out, int index)
@@ -191,16 +191,16 @@ static void pick_engine(void *out, int unused)
 {
 	struct engine_answer *a = out;
 	const struct engine_ops *e = engine_pick(a->reason, sizeof(a->reason));
-	struct os_cpumask self, spare;
+	struct os_cpumask self, cpus;
 
 	snprintf(a->name, sizeof(a->name), "%s", e ? e->name : "none");
 	os_cpumask_self(&self);
-	a->spare_cpus = engine_unused_cpus(&self, 1, &spare);
+	a->unused_cpus = engine_unused_cpus(&self, 1, &cpus);
 }
 
 static const char *engine_remedy(const char *reason)
 {
-	if (strstr(reason, "no CPU is spare"))
+	if (strstr(reason, "no unused CPU"))
 		return "start fewer ranks than CPUs, or say which CPUs are for workers: "
 		       "SLUICE_WORKERS";
 	return NULL;
@@ -223,7 +223,7 @@ static bool run_engines(struct trial_early *out)
 	a = (struct engine_answer){ .name = "none" };
 	is_complete &= ask_child(pick_engine, 0, &a, sizeof(a));
 	snprintf(out->engine, sizeof(out->engine), "%s", a.name);
-	out->spare_cpus = a.spare_cpus;
+	out->unused_cpus = a.unused_cpus;
 	out->nodes = (int)base_min_u64((uint64_t)os_numa_node_count(), TRIAL_NODES);
 	return is_complete;
 }

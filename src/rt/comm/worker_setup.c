@@ -57,7 +57,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 		setup.threads = (int)base_opt.engine_workers;
 	if (!spare || !setup.threads) {
 		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
-			 spare ? "SLUICE_WORKERS=0" : "no CPU is spare");
+			 spare ? "SLUICE_WORKERS=0" : "no unused CPU");
 		return;
 	}
 	/* the guard does not check the system calls of worker_start() */
