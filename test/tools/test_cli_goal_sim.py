@@ -139,8 +139,8 @@ def test_the_path_can_be_cut_short_or_left_out():
     assert ' more (--path)' in goal('sim', *long).stdout
     assert ' more (--path)' not in goal('sim', *long, '--path', '100000').stdout
     assert 'critical path' not in goal('sim', *long, '--path', '0').stdout
-    assert 'before what is remembered' in goal('sim', *long, '--path-memory', '1K').stdout
-    assert 'not remembered' in goal('sim', *long, '--path-memory', '0').stdout
+    assert 'before the recorded part' in goal('sim', *long, '--path-memory', '1K').stdout
+    assert 'not recorded' in goal('sim', *long, '--path-memory', '0').stdout
 
 
 def test_thousands_of_ranks():
@@ -206,7 +206,7 @@ def test_a_deadlock_is_told_by_its_operations(text):
 
 def test_a_message_that_nobody_receives_fails(text):
     r = goal('sim', text('num_ranks 2\nrank 0 {\ns: send 8b to 1 tag 0\n}\nrank 1 {\n}\n'))
-    assert r.returncode == 1 and 'nobody receives it' in r.stderr and 'deadlock' not in r.stderr
+    assert r.returncode == 1 and 'never received' in r.stderr and 'deadlock' not in r.stderr
 
 
 def test_many_stuck_operations_are_counted(text):
@@ -325,7 +325,7 @@ rank 1 { OVERFLOW
 '''
     lost = goal('sim', text(late.replace('OVERFLOW', '')))
     assert lost.returncode == 1 and '1 of 4 operations' in lost.stderr
-    assert 'c (line 5): test: its counter did not come to its value' in lost.stderr
+    assert 'c (line 5): test: its counter did not reach its value' in lost.stderr
     assert '1 puts and gets came before anybody had allowed them' in lost.stdout
     found = late.replace('OVERFLOW', 'append 1b to overflow_list allowed any ct 1 tag any')
     assert ends(text(found)) == [1500, 1500 + 9000 + 1500 + 1500]

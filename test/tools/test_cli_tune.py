@@ -173,7 +173,7 @@ def test_a_file_of_another_version_is_refused_by_info_with_the_reason(home):
     tunefile.check_writable(path)
     tunefile.save(tunefile.text_of(result), path)
     mine = info_json(home)['tuned'][0]
-    assert mine['state'] == 'refused' and 'Sluice 0.0.1 has written it' in mine['reason']
+    assert mine['state'] == 'refused' and 'Sluice 0.0.1 wrote it' in mine['reason']
     assert mine['reason'] in sluice('info', env=home).stdout
 
 

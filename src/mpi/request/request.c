@@ -437,30 +437,29 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		if (coll_is_neighborhood(args->kind) && r->op.cs->rt &&
 		    !r->op.cs->has_neighbours) {
-			trace_rejected("its neighbours are not all of its ranks' node");
+			trace_rejected("some neighbours are on another node");
 		} else if (r->op.cs->multinode) {
 			*out = multinode->admits_request(&r->op) && request_can_run_detached(r)
 				       ? r
 				       : NULL;
 			if (*out)
 				return true;
-			trace_rejected("it is not one of those that are served over several nodes");
+			trace_rejected("Sluice does not serve this collective over several nodes");
 		} else if (!r->op.cs->rt) {
-			trace_rejected("its communicator has not been connected: the next blocking "
-				     "collective does it");
+			trace_rejected("the communicator is not connected yet; the next blocking "
+				       "collective connects it");
 			comm_state_add_credit(r->op.cs,
 					      policy_connect_credit(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
-			trace_rejected("its ranks share CPUs, or are many");
+			trace_rejected("ranks share CPUs, or there are too many ranks");
 		} else if (!request_can_run_detached(r)) {
-			trace_rejected(
-				"it computes with a function that only its own rank could call");
+			trace_rejected("only its own rank can call the user-defined reduction");
 		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
 					r->op.bytes) == ADMIT_REUSED &&
 			   !is_used_again(r)) {
 			trace_rejected(
-				"it wins in buffers that are used again only, on which ranks "
-				"agree in blocking collectives");
+				"faster only in reused buffers, and no blocking collective has "
+				"shown reuse so far");
 		} else {
 			*out = r;
 			return true;

@@ -144,9 +144,8 @@ bool rt_are_all_present(const int *world_ranks, int n)
 		return true;
 	base_count(BASE_CTR_GROUPS_REFUSED, 1);
 	base_log(BASE_LOG_INFO, "rt",
-		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, "
-		 "runs without "
-		 "Sluice, or with other options",
+		 "communicator of %d ranks goes to the host MPI: rank %d is on another node, "
+		 "runs without Sluice, or has other options",
 		 n, absent);
 	return false;
 }
