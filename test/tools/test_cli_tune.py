@@ -113,7 +113,7 @@ def result_for(info, mpi, answers):
     return {'format': 1, 'version': info['version'], 'host': info['host'], 'machine': info['kind_of_machine'],
             'mpi': mpi, 'alike': False, 'date': 'today', 'seconds': 1, 'load': 0, 'ranks': [2],
             'options': answers,
-            'left_out': {'SLUICE_GUARD_KIND': 'no guard works here'},
+            'skipped': {'SLUICE_GUARD_KIND': 'no guard works here'},
             'defaults': {o['name']: o['default'] for o in info['options']}}
 
 

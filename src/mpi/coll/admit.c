@@ -11,12 +11,12 @@
 #include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
-#define NOT_SERVED   "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
+#define NOT_SERVED "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW       "faster only in reused buffers, and some rank has not reused its own so far"
+#define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
-#define IS_WRONG     "the arguments describe no data to move"
+#define IS_WRONG "the arguments describe no data to move"
 
 static bool has_root(enum coll kind)
 {
