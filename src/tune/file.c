@@ -107,7 +107,7 @@ int tune_folder(int number, char *out, size_t cap)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 struct reader {
-	const char *mpi; /* "": any */
+	const char *mpi; /* name or, with sections, the whole version text; "": any */
 	struct tune_result *out;
 	unsigned seen; /* heads so far, a bit each */
 	int (*set)(void *arg, const char *name, const char *value);
@@ -250,8 +250,7 @@ static void load_text(struct reader *r, char *text)
 	while (!ret && (line = strsep(&text, "\n")))
 		ret = read_line(r, line, number++);
 	if (!ret && r->seen != r->needed)
-		ret = refuse(r->out,
-			     r->seen ? "its last line is missing" : "it is not a tune file");
+		ret = refuse(r->out, r->seen ? "its head is incomplete" : "it is not a tune file");
 	r->out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
 	if (ret)
 		r->out->values = 0;
@@ -311,10 +310,15 @@ void tune_shipped_path(char *out, size_t cap)
 	snprintf(out, cap, TUNE_DATADIR "/sluice/" SHIPPED_NAME);
 }
 
-void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
-		       void *arg, struct tune_result *out)
+void tune_load_shipped(const char *library_version,
+		       int (*set)(void *arg, const char *name, const char *value), void *arg,
+		       struct tune_result *out)
 {
-	struct reader r = { .mpi = mpi, .out = out, .set = set, .arg = arg, .has_sections = true,
+	struct reader r = { .mpi = library_version,
+			    .out = out,
+			    .set = set,
+			    .arg = arg,
+			    .has_sections = true,
 			    .needed = 1u << HEAD_FORMAT | 1u << HEAD_MPI };
 	char path[PATH_MAX];
 

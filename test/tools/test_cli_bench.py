@@ -92,7 +92,7 @@ def test_the_table_has_every_result_and_the_files_are_named(measured):
                  'gather, the call (as OSU times it), 2 ranks, us', 'plain/blocking', 'Warm-up: one call.'):
         assert text in done.stdout
     assert done.stderr.splitlines()[-1] == \
-        'sluice: bench: everything is in out.json, as a page in out.html'
+        'sluice: bench: results are in out.json, as a page in out.html'
 
 
 def test_the_page_holds_the_same_figures(measured, bench):

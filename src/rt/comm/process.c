@@ -102,11 +102,9 @@ static int set_figure(void *arg, const char *name, const char *value)
 static void load_figures(const char *library_version)
 {
 	struct tune_result found;
-	char mpi[TUNE_MPI_BYTES];
 
-	tune_mpi_name(library_version, mpi, sizeof mpi);
 	policy_figures_begin(figures);
-	tune_load_shipped(mpi, set_figure, figures, &found);
+	tune_load_shipped(library_version, set_figure, figures, &found);
 	if (found.state != TUNE_IN_FORCE) {
 		policy_figures_init(figures);
 		base_log(BASE_LOG_WARN, "rt", "%s: %s; only large calls are admitted", found.path,
