@@ -118,9 +118,9 @@ void rt_comm_destroy(struct rt_comm *c)
 	requests_comm_destroyed(c);
 	request_choice_fini(c);
 	worker_setup_comm_destroyed(c);
-	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
-		if (c->scratch[i].bytes)
-			region_extent_put(&c->scratch[i]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(c->failed_copies); i++)
+		if (c->failed_copies[i].bytes)
+			region_extent_put(&c->failed_copies[i]);
 	mailbox_destroy(c->mailbox);
 	exec_destroy(c->exec);
 	if (c->group)
