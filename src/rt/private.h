@@ -266,9 +266,6 @@ bool worker_setup_serves(const struct rt_comm *c);
 /* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
  * async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* Callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, and
- * progresses the requests and the host MPI. */
-void waiter_progress(void *arg);
 /* Adds the bytes that the worker process has moved for this process to the counters. */
 void worker_setup_count(void);
 
