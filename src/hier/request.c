@@ -127,7 +127,7 @@ static void *thread_main(void *arg)
 	struct hier_thread *t = arg;
 	struct job *j;
 
-	prctl(PR_SET_NAME, "sluice-span");
+	prctl(PR_SET_NAME, "sluice-hier");
 	pthread_mutex_lock(&t->lock);
 	while (!t->is_ending) {
 		j = queue_take(&t->queue);

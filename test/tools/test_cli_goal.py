@@ -80,15 +80,15 @@ def test_every_option_is_in_the_page():
 @pytest.mark.parametrize('args, says', [
     ((), 'usage: sluice goal'),
     (('chekc',), "there is no verb 'chekc'; did you mean 'check'?"),
-    (('check',), 'goal check: which file?'),
-    (('print',), 'goal print: which file?'),
-    (('compile',), 'goal compile: which file?'),
-    (('draw',), 'goal draw: which file?'),
-    (('compile', 'x'), 'goal compile: where to? Say -o OUT'),
+    (('check',), 'goal check: no FILE;'),
+    (('print',), 'goal print: no FILE;'),
+    (('compile',), 'goal compile: no FILE;'),
+    (('draw',), 'goal draw: no FILE;'),
+    (('compile', 'x'), 'goal compile: no output; use -o OUT'),
     (('compile', 'x', '-o'), '-o needs a value'),
-    (('print', 'x', 'y'), "one file, not also 'y'"),
-    (('draw', 'x', 'y'), "one file, not also 'y'"),
-    (('print', 'x', '-o', 'y', '-o', 'z'), "one -o, not also 'z'"),
+    (('print', 'x', 'y'), "only, not also 'y'"),
+    (('draw', 'x', 'y'), "only, not also 'y'"),
+    (('print', 'x', '-o', 'y', '-o', 'z'), "one -o only, not also 'z'"),
     (('check', '--jsno', 'x'), "there is no option '--jsno'; did you mean '--json'?"),
     (('check', '--json=1', 'x'), '--json takes no value'),
     (('draw', '--ranks', '3-', 'x'), "--ranks takes a list such as 0-3,8 of ranks up to 2047, not '3-'"),
@@ -260,7 +260,7 @@ def test_a_deadlock_is_named_with_its_operations_and_lines():
   rank 1 'b: send 8b to 0 tag 0' (line 4) requires
   rank 1 'a: recv 8b from 0 tag 0' (line 4) waits for the send
   rank 0 'b: send 8b to 1 tag 0' (line 2) requires
-  the first again
+  back to the first operation
 '''
 
 
@@ -415,7 +415,7 @@ def test_the_name_of_a_drawing_says_what_it_is(tmp_path):
     assert goal('draw', '-', '-o', tmp_path / 'a.dot', text=SMALL).returncode == 0
     assert (tmp_path / 'a.dot').read_text().startswith('digraph')
     done = goal('draw', '-', '-o', tmp_path / 'a.png', text=SMALL)
-    assert done.returncode == 2 and 'SVG is drawn' in done.stderr and not (tmp_path / 'a.png').exists()
+    assert done.returncode == 2 and 'OUT is SVG' in done.stderr and not (tmp_path / 'a.png').exists()
 
 
 def test_ranks_that_there_are_not_cannot_be_drawn():
