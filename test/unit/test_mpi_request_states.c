@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transition table of requests agrees with facts about each request, in every order of events. */
+/* The transition table of requests agrees with facts about a request, in every order of events. */
 #include <stdbool.h>
 
 #include "mpi/request/state.h"

@@ -149,8 +149,8 @@ def made_body(f, call):
             f'\trc = HOST_CALL({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'observe': observe_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body,
-          'made': made_body}
+BODIES = {'observe': observe_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body,
+          'drop': drop_body, 'made': made_body}
 
 
 def observers(functions):
