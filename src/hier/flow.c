@@ -36,7 +36,7 @@ void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, i
 
 	p->is_active = !rc;
 	note_code(f, rc);
-	base_count(BASE_CTR_BYTES_SPAN, bytes);
+	base_count(BASE_CTR_BYTES_HIER, bytes);
 }
 
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
@@ -257,7 +257,7 @@ static void work(struct flow *f, struct coll_op *t, int err, struct hier_thread 
 	if (err)
 		flow_fail(f, err);
 	run(f);
-	base_count(BASE_CTR_SPAN_TAKEN, 1);
+	base_count(BASE_CTR_HIER_ADMITTED, 1);
 }
 
 int hier_work(struct coll_op *t, int err, struct hier_thread *by)

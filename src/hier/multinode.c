@@ -297,7 +297,7 @@ static void explain(const struct hier_comm *s, const struct comm_state *cs)
 	}
 	l = s->layout;
 	node = l->node_of[cs->rank];
-	base_count(BASE_CTR_SPANS, 1);
+	base_count(BASE_CTR_HIER_COMMS, 1);
 	base_log(BASE_LOG_INFO, "mpi",
 		 "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
 		 cs->size, l->nodes, hier_node_size(l, node), node, hier_acting(l, node, -1));

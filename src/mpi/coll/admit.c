@@ -181,7 +181,7 @@ void coll_count_decision(enum coll kind, bool is_admitted)
 #undef X
 		},
 		{
-#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_ADMITTED,
 			COLL_LIST(X)
 #undef X
 		},

@@ -3,15 +3,15 @@
  * States of a request of mpi/request. All changes happen under the lock of the table of requests;
  * before request_enter() the request belongs to one thread.
  *
- *   state          PREPARE   START      STOP        END           END_LAST   COMPLETED  FREE
- *   NEW            INACTIVE  ACTIVE
- *   INACTIVE                 ACTIVE                                                     DISCARDED
- *   ACTIVE                              INACTIVE    COMPLETING    DISCARDED             ACTIVE_F
- *   COMPLETING               RESTARTED                                       INACTIVE   COMPLETING_F
- *   RESTARTED                           COMPLETING  COMPLETING               ACTIVE     RESTARTED_F
- *   ACTIVE_F                                        DISCARDED     DISCARDED
- *   COMPLETING_F                                                             DISCARDED
- *   RESTARTED_F                                     COMPLETING_F             ACTIVE_F
+ *   state        PREPARE  START     STOP       END          END_LAST  COMPLETED FREE
+ *   NEW          INACTIVE ACTIVE
+ *   INACTIVE              ACTIVE                                                DISCARDED
+ *   ACTIVE                          INACTIVE   COMPLETING   DISCARDED           ACTIVE_F
+ *   COMPLETING            RESTARTED                                   INACTIVE  COMPLETING_F
+ *   RESTARTED                       COMPLETING COMPLETING             ACTIVE    RESTARTED_F
+ *   ACTIVE_F                                   DISCARDED    DISCARDED
+ *   COMPLETING_F                                                      DISCARDED
+ *   RESTARTED_F                                COMPLETING_F           ACTIVE_F
  *
  * An empty field: the event changes nothing. Whoever makes a request DISCARDED discards it.
  */
