@@ -98,8 +98,7 @@ struct exec_comm {
 	struct reduce_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
 	_Atomic bool is_reported;     /* the failed rank has been reported */
-	void (*progress)(void *);
-	void *progress_ctx;
+	struct exec_waiter_hooks hooks;
 };
 
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);

@@ -129,8 +129,7 @@ static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(places) && !os_own_folder(folder, sizeof folder); i++)
 		if (snprintf(out, cap, "%s/%s", folder, places[i]) < (int)cap && !access(out, X_OK))
 			return 0;
-	snprintf(reason, reason_cap,
-		 "its program sluice-worker is not there, or cannot be executed");
+	snprintf(reason, reason_cap, "sluice-worker does not exist or cannot be executed");
 	return -ENOENT;
 }
 
