@@ -418,7 +418,7 @@ static bool is_used_again(struct request *r)
 		bufrefs_close(
 			&r->op); /* the same failure comes again, where all ranks learn of it */
 	r->is_prepared |= !err;
-	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
+	takes = rt_request_admit(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
 	if (!takes && r->is_prepared)
 		bufrefs_close(&r->op);
 	return takes;
