@@ -75,7 +75,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
-	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d unused CPUs", engine->name, count);
 	progress_thread_start();
 }
 
