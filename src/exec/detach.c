@@ -83,7 +83,7 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 
 		if (o->state != EXEC_MATCHED)
 			continue;
-		ret = run_op(r, i)->type == COLL_OP_COPY ? match_copy(r, i, mode, &o->view) :
+		ret = run_op(r, i)->type == OP_COPY ? match_copy(r, i, mode, &o->view) :
 							match_op(r, i, mode, &o->view);
 		o->view.edges_done |= had_edges;
 		/*

@@ -132,6 +132,7 @@ static void publish(struct exec_run *r)
 	struct exec_slot *s = r->slot;
 	enum coll_buffer in = f->in_place ? COLL_RECV : COLL_SEND;
 
+	r->remaining = 1;
 	s->op_count = s->recv_count = 0;
 	s->reduce = r->reduce.shape;
 	s->reduce_in_off = f->in_off;

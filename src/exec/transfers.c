@@ -10,42 +10,27 @@
 
 /* ---- publishing -------------------------------------------------------------------------- */
 
-/* Do other ranks read this rank's send buffer, and so its bytes outside the pages? */
-static bool sends_user(const struct coll_schedule *b, bool is_nonblocking)
-{
-	for (uint32_t i = 0; i < b->count; i++) {
-		const struct coll_flat_op *op = &b->ops[i];
-
-		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
-		    (is_nonblocking && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
-			return true;
-	}
-	return false;
-}
-
 static void publish(struct exec_run *r)
 {
 	const struct exec_call *call = &r->call;
-	const struct coll_schedule *b = call->schedule;
 	struct exec_slot *s = r->slot;
 
-	/* repeated schedules stay unwritten: the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_ops(s), b->ops, b->count * sizeof *b->ops))
-		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
-	s->op_count = b->count;
-	s->recv_count = b->recv_count;
-	s->has_edges = sends_user(b, call->is_nonblocking);
-	if (s->has_edges)
+	if (slot_build(s, call->shape, r->comm->rank, r->comm->size))
 		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
-	for (uint32_t i = 0; i < b->recv_count; i++)
+	for (uint32_t i = 0; i < s->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	r->op_count = r->remaining = s->op_count;
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		r->ops[i].state = EXEC_ACTIVE;
+		r->ops[i].staged = false;
+	}
 }
 
 static uint32_t peer_count(const struct exec_run *r) { return r->op_count; }
 
 static int peer_at(const struct exec_run *r, uint32_t i)
 {
-	return run_op(r, i)->type == COLL_OP_COPY ? -1 : (int)run_op(r, i)->peer;
+	return run_op(r, i)->type == OP_COPY ? -1 : (int)run_op(r, i)->peer;
 }
 
 /* ---- stepping ---------------------------------------------------------------------------- */
@@ -66,24 +51,24 @@ static int step(struct exec_run *r, enum exec_copy copy)
 
 /* ---- may the call return? ---------------------------------------------------------------- */
 
-static enum run_need unmatched_need(const struct exec_run *r, const struct coll_flat_op *op)
+static enum run_need unmatched_need(const struct exec_run *r, const struct slot_op *op)
 {
 	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
-	bool may = op->type == COLL_OP_COPY ? false
-		   : op->type == COLL_OP_SEND
-			   ? xfer_sender_may_detach(&end, op->bytes, has_inline_edges(op))
+	bool may = op->type == OP_COPY ? false
+		   : op->type == OP_SEND
+			   ? xfer_sender_may_detach(&end, op->bytes, true)
 			   : xfer_receiver_may_detach(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
 
-static enum run_need matched_need(const struct coll_flat_op *op, const struct exec_op *o)
+static enum run_need matched_need(const struct slot_op *op, const struct exec_op *o)
 {
 	const struct xfer_plan *p = &o->view.plan;
 
 	if (p->way != XFER_DIRECT)
 		return NEEDED_ALWAYS;
-	if (op->type == COLL_OP_COPY)
+	if (op->type == OP_COPY)
 		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments))
 			       ? NOT_NEEDED
 			       : NEEDED_NOW;
@@ -93,7 +78,7 @@ static enum run_need matched_need(const struct coll_flat_op *op, const struct ex
 	 * the receiver's edges need this rank only now; fragments that no other rank can copy
 	 * always do
 	 */
-	return op->type == COLL_OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
+	return op->type == OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
 static enum run_need need(const struct exec_run *r, bool all_come)
@@ -117,12 +102,12 @@ static enum run_need need(const struct exec_run *r, bool all_come)
 static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_flat_op *op = run_op(r, i);
+		const struct slot_op *op = run_op(r, i);
 
 		if (r->ops[i].state == EXEC_DONE)
 			continue;
-		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != COLL_OP_SEND);
-		if (op->type == COLL_OP_COPY)
+		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != OP_SEND);
+		if (op->type == OP_COPY)
 			visit(arg, &r->call.desc[op->src_buf], op->src_off, op->bytes, false);
 	}
 }
@@ -152,9 +137,9 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
 			uintptr_t *hi)
 {
-	const struct coll_flat_op *op = run_op(r, i);
+	const struct slot_op *op = run_op(r, i);
 
-	if (side && op->type != COLL_OP_COPY)
+	if (side && op->type != OP_COPY)
 		return false;
 	*lo = side ? r->call.desc[op->src_buf].addr + op->src_off
 		   : r->call.desc[op->buf].addr + op->off;
@@ -240,9 +225,9 @@ static bool is_claimed(struct exec_run *r)
 static bool is_matched(struct exec_run *r)
 {
 	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_flat_op *op = run_op(r, i);
+		const struct slot_op *op = run_op(r, i);
 		struct exec_slot *s =
-			op->type == COLL_OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+			op->type == OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
 
 		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
 			return false;
@@ -259,7 +244,7 @@ bool transfer_may_be_held(struct exec_run *r, uint32_t i)
 {
 	struct xfer_view v;
 
-	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) &&
+	return run_op(r, i)->type != OP_COPY && !view_of(r, i, &v) &&
 	       v.plan.way == XFER_DIRECT && transfer_is_claimed(&v) &&
 	       !xfer_is_done(v.x, r->op, v.plan.total);
 }

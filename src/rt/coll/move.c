@@ -211,27 +211,25 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 	return ret;
 }
 
-int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
-		 const struct side *recv, const char *name, struct exec_run **out)
+int run_shape(struct rt_comm *c, const struct exec_shape *shape, const struct side *send,
+	      const struct side *recv, const char *name, struct exec_run **out)
 {
-	struct coll_schedule schedule;
-	struct exec_call call = {
-		.schedule = &schedule,
+	const struct exec_call call = {
+		.shape = shape,
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
 		.name = name,
 	};
-	int ret = coll_build(shape, c->ops, coll_ops_max(node_size(c->group)), &schedule);
 
-	return ret ? ret : run_begin(c, &call, out);
+	return run_begin(c, &call, out);
 }
 
-static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
+static int run(struct rt_comm *c, const struct exec_shape *shape, struct side *send,
 	       struct side *recv, struct ending *end)
 {
 	struct exec_run *r;
-	int ret = run_schedule(c, shape, send, recv, end->detach.name, &r);
+	int ret = run_shape(c, shape, send, recv, end->detach.name, &r);
 
 	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);
 }
@@ -288,10 +286,8 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sid
 	int rank = node_rank(c->group), own = own_part(call, rank), ret;
 	bool one_buffer = own >= 0 && coll_pattern(call->kind) == COLL_ALLGATHER;
 	struct side none = { 0 };
-	struct coll_shape shape = {
+	struct exec_shape shape = {
 		.kind = call->kind,
-		.rank = rank,
-		.ranks = node_size(c->group),
 		.root = call->root,
 		.send = c->parts[0],
 		.recv = c->parts[1],

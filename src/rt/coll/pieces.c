@@ -41,10 +41,10 @@ int rt_pieces_begin(struct rt_comm *c, const struct coll_call *call, uint64_t lo
 	return ret;
 }
 
-static int run_shape(struct rt_pieces *p, const struct coll_shape *shape)
+static int move(struct rt_pieces *p, const struct exec_shape *shape)
 {
 	struct exec_run *r;
-	int ret = run_schedule(p->comm, shape, &p->sides.send, &p->sides.recv, p->call->name, &r);
+	int ret = run_shape(p->comm, shape, &p->sides.send, &p->sides.recv, p->call->name, &r);
 
 	return ret ? ret : exec_wait(r);
 }
@@ -52,15 +52,13 @@ static int run_shape(struct rt_pieces *p, const struct coll_shape *shape)
 static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
 {
 	struct coll_part part = { at, bytes };
-	struct coll_shape shape = {
+	struct exec_shape shape = {
 		.kind = COLL_BCAST,
-		.rank = node_rank(p->comm->group),
-		.ranks = node_size(p->comm->group),
 		.root = p->call->root,
 		.send = &part,
 	};
 
-	return run_shape(p, &shape);
+	return move(p, &shape);
 }
 
 static int run_reduce(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
@@ -136,10 +134,8 @@ int rt_exchanges_begin(struct rt_comm *c, const struct coll_call *call, uint64_t
 static int run_exchange(struct rt_pieces *p, const struct rt_exchange *x)
 {
 	struct rt_comm *c = p->comm;
-	struct coll_shape shape = {
+	struct exec_shape shape = {
 		.kind = COLL_NEIGHBOR_ALLTOALL,
-		.rank = node_rank(c->group),
-		.ranks = node_size(c->group),
 		.send = c->parts[0],
 		.recv = c->parts[1],
 		.sources = x->sources,
@@ -157,7 +153,7 @@ static int run_exchange(struct rt_pieces *p, const struct rt_exchange *x)
 	side_cut(&p->sides.recv, 0, UINT64_MAX, c->parts[1]);
 	ret = side_pack(&p->sides.send, 0, c->parts[0], -1);
 	if (!ret)
-		ret = run_shape(p, &shape);
+		ret = move(p, &shape);
 	return ret ? ret : side_unpack(&p->sides.recv, 0, c->parts[1], -1);
 }
 

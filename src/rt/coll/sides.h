@@ -67,10 +67,9 @@ void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_r
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_own_part_fits(const struct coll_call *call, int rank);
 
-/* Builds the operations of `shape` in the work space of the communicator, and publishes
- * it. Returns: 0 with *out, or -errno. */
-int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
-		 const struct side *recv, const char *name, struct exec_run **out);
+/* Begins a run of `shape`. Returns: 0 with *out, or -errno. */
+int run_shape(struct rt_comm *c, const struct exec_shape *shape, const struct side *send,
+	      const struct side *recv, const char *name, struct exec_run **out);
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);
 

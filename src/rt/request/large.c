@@ -21,8 +21,9 @@ static int begin(struct rt_request *r)
 		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
 	struct exec_run *run;
 	struct exec_reduce reduce;
+	struct exec_shape shape;
 	struct exec_call call = {
-		.schedule = &r->schedule,
+		.shape = request_is_reduce(r) ? NULL : &shape,
 		.reduce = request_is_reduce(r) ? &reduce : NULL,
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
@@ -35,6 +36,8 @@ static int begin(struct rt_request *r)
 
 	if (call.reduce)
 		request_reduce(r, &reduce);
+	else
+		request_shape(r, &shape);
 	ret = exec_begin(r->comm->exec, &call, &run);
 	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that returned early */
 		ret = exec_begin(r->comm->exec, &call, &run);
@@ -58,8 +61,8 @@ static int check(struct rt_request *r)
 
 const struct request_ops request_large = {
 	.way = REQUEST_BY_EXEC,
-	.create = request_schedule,
-	.destroy = request_unschedule,
+	.create = request_make_starts,
+	.destroy = request_free_starts,
 	.open = request_open,
 	.begin = begin,
 	.active = announce,

@@ -88,7 +88,6 @@ struct rt_request {
 	/* large */
 	struct request_side send, recv;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
-	struct coll_schedule schedule; /* no operations: a reduction */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
 
@@ -130,10 +129,11 @@ void request_free_lane(struct rt_request *r);
 
 /* ---- schedule.c -------------------------------------------------------------------------- */
 
-/* Makes r->schedule, or r->starts. Returns: 0 or -errno. */
-int request_schedule(struct rt_request *r);
-void request_unschedule(struct rt_request *r);
-/* Describes the reduction for exec_begin(). */
+/* Makes r->starts for a reduce-scatter. Returns: 0 or -errno. */
+int request_make_starts(struct rt_request *r);
+void request_free_starts(struct rt_request *r);
+/* Describe the request for exec_begin(). */
+void request_shape(const struct rt_request *r, struct exec_shape *out);
 void request_reduce(const struct rt_request *r, struct exec_reduce *out);
 bool request_is_reduce(const struct rt_request *r);
 /* Each rank gets a part of the reduction. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The schedule of a request, made once for all its starts. */
+/* How exec/ sees a request. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,13 +23,12 @@ bool request_is_allgather(const struct rt_request *r)
 	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
-static struct coll_shape shape_of(const struct rt_request *r)
+void request_shape(const struct rt_request *r, struct exec_shape *out)
 {
 	const struct coll_call *call = r->call;
-	return (struct coll_shape){
+
+	*out = (struct exec_shape){
 		.kind = call->kind,
-		.rank = node_rank(r->comm->group),
-		.ranks = node_size(r->comm->group),
 		.root = call->root,
 		.send = call->send.parts,
 		.recv = call->recv.parts,
@@ -41,9 +40,9 @@ static struct coll_shape shape_of(const struct rt_request *r)
 	};
 }
 
-/* ---- what combines ----------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------- */
 
-static int find_starts(struct rt_request *r)
+int request_make_starts(struct rt_request *r)
 {
 	const struct coll_side *send = &r->call->send;
 
@@ -58,39 +57,16 @@ static int find_starts(struct rt_request *r)
 	return 0;
 }
 
+void request_free_starts(struct rt_request *r)
+{
+	free(r->starts);
+	r->starts = NULL;
+}
+
 void request_reduce(const struct rt_request *r, struct exec_reduce *out)
 {
 	const struct coll_call *call = r->call;
 
 	reduce_describe(call, call->send.buf.bytes, out);
 	out->starts = r->starts;
-}
-
-/* ---- all of them ------------------------------------------------------------------------- */
-
-void request_unschedule(struct rt_request *r)
-{
-	free(r->schedule.ops);
-	free(r->starts);
-	r->schedule = (struct coll_schedule){ 0 };
-	r->starts = NULL;
-}
-
-static int build(struct rt_request *r)
-{
-	uint32_t cap = exec_ops_max(node_size(r->comm->group));
-	const struct coll_shape shape = shape_of(r);
-	struct coll_flat_op *ops = calloc(cap, sizeof(*ops));
-	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
-
-	if (ret) {
-		free(ops);
-		r->schedule = (struct coll_schedule){ 0 };
-	}
-	return ret;
-}
-
-int request_schedule(struct rt_request *r)
-{
-	return request_is_reduce(r) ? find_starts(r) : build(r);
 }
