@@ -123,19 +123,19 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
-	struct xfer_end from = { ss->desc[send->buf], send->off, src, NULL };
-	struct xfer_end to = { ds->desc[recv->buf], recv->off, dst,
-			       ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
+	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
 		.prefer_vm = ss->prefer_vm && ds->prefer_vm,
 	};
-	struct xfer_plan plan;
 
-	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
-	uint32_t number = recv_number(ds, recv);
-
+	v->x = slot_xfer(e, ds, recv_number(ds, recv));
+	v->tag = op;
+	v->group = e->group;
+	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src, .edges = ss->edges };
+	v->dst = (struct xfer_end){ ds->desc[recv->buf], recv->off, dst,
+				    .edges = ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
 	/*
 	 * A late sender or helper may read a slot while its owner rewrites it, so the data read
 	 * counts only if both slots still belong to this collective. Mapping and claiming are safe
@@ -146,9 +146,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
-	xfer_plan(&from, &to, send_bytes, &reach, true, &plan);
-	xfer_view_init(v, slot_xfer(e, ds, number), op, e->group, &from, &to, &plan,
-		       ss->edges, mode);
+	xfer_plan(&v->src, &v->dst, send_bytes, &reach, &v->plan);
+	xfer_view_init(v, mode);
 	return 0;
 }
 
@@ -193,20 +192,20 @@ bool is_first_copy(struct exec_slot *s, const struct slot_op *copy)
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
 		  const struct slot_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct xfer_end from = { s->desc[copy->src_buf], copy->src_off, rank, NULL };
-	const struct xfer_end to = { s->desc[copy->buf], copy->off, rank,
-				     s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
-	const char *edges = s->is_nonblocking ? s->edges : NULL;
-	const struct xfer_reach reach = { 0 };
-	struct xfer_plan plan;
-
-	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) ||
+	v->x = slot_copied(e, s);
+	v->tag = op;
+	v->group = e->group;
+	v->src = (struct xfer_end){ s->desc[copy->src_buf], copy->src_off, rank,
+				    .edges = s->is_nonblocking ? s->edges : NULL };
+	v->dst = (struct xfer_end){ s->desc[copy->buf], copy->off, rank,
+				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
+	if (!(v->src.desc.flags & v->dst.desc.flags & REGION_DESC_MAPPED) ||
 	    !is_first_copy(s, copy))
 		return -EINVAL;
-	xfer_plan(&from, &to, copy->bytes, &reach, edges, &plan);
-	if (plan.way != XFER_DIRECT || !plan.fragments)
+	xfer_plan(&v->src, &v->dst, copy->bytes, &(struct xfer_reach){ 0 }, &v->plan);
+	if (v->plan.way != XFER_DIRECT || !v->plan.fragments)
 		return -EINVAL;
-	xfer_view_init(v, slot_copied(e, s), op, e->group, &from, &to, &plan, edges, mode);
+	xfer_view_init(v, mode);
 	return 0;
 }
 

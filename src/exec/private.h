@@ -155,7 +155,7 @@ bool slot_build(struct exec_slot *s, const struct exec_shape *shape, int rank, i
  * match.c: fill `v` for the transfer of collective `op` between a published send and a published
  * receive.
  * Returns: 0; -EAGAIN: one end has left the collective, or cannot start yet; -EREMOTEIO: the ends
- * disagree about the size.
+ * disagree about the size. After an error `v` is undefined.
  */
 int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *send, int dst,
 	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v);

@@ -75,14 +75,14 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 	uint64_t most = base_min_u64(v->plan.bytes, v->plan.large_bytes);
 	uint32_t unit;
 
-	if (!v->can_move || !v->src || !v->dst)
+	if (!v->can_move || !v->src.addr || !v->dst.addr)
 		return true;
 	while (claim(m, v->x, v->tag, v->units, most, name, &unit)) {
 		uint64_t bytes = unit_bytes(&v->plan, unit);
 
 		if (xfer_copy_unit(v, unit)) { /* cannot fail: both ends are mapped */
 			xfer_unclaim(v->x, unit);
-			node_wake(v->group, v->dst_rank);
+			node_wake(v->group, v->dst.rank);
 			bytes = 0;
 		}
 		m->ended(m->arg, bytes);

@@ -24,7 +24,7 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 static void copy_edge_buf(struct exec_run *r, const struct slot_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
-				     slot_edge_buf(r->comm, r->slot) };
+				     .edges = slot_edge_buf(r->comm, r->slot) };
 
 	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
@@ -168,9 +168,9 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	int ret = 0;
 
 	if (o->staged) {
-		struct exec_slot *peer = slot_of(r->comm, o->view.src_rank, r->op);
+		struct exec_slot *peer = slot_of(r->comm, o->view.src.rank, r->op);
 
-		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
+		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src.rank));
 	} else if (!o->view.edges_done) {
 		ret = xfer_move_edges(&o->view);
 	} else if (copy) {

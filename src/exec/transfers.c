@@ -53,11 +53,10 @@ static int step(struct exec_run *r, enum exec_copy copy)
 
 static enum run_need unmatched_need(const struct exec_run *r, const struct slot_op *op)
 {
-	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
-	bool may = op->type == OP_COPY ? false
-		   : op->type == OP_SEND
-			   ? xfer_sender_may_detach(&end, op->bytes, true)
-			   : xfer_receiver_may_detach(&end, op->bytes);
+	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank,
+				.edges = op->type == OP_SEND ? r->slot->edges : NULL };
+	bool may = op->type == OP_SEND ? xfer_sender_may_detach(&end, op->bytes) :
+		   op->type == OP_RECV && xfer_receiver_may_detach(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
