@@ -212,15 +212,18 @@ void exec_reattach(struct exec_run *r);
  */
 void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
 			void (*drained)(void *arg), void *arg);
-/* Is every fragment claimed? */
-bool exec_is_claimed(struct exec_run *r);
 
 /*
- * Copy one fragment: the one at the program's address `addr` if it is free, any if addr is 0.
+ * Copy one fragment.
  * Returns: 1: progress; 0: nothing to claim; -errno.
  * Context: all signals blocked, because a claimed fragment must be copied.
  */
-int exec_advance(struct exec_run *r, uintptr_t addr);
+int exec_advance(struct exec_run *r);
+/*
+ * Copy fragments until the range [start, end) of the program's addresses is complete or all its
+ * fragments are claimed, the one at `start` first; then like exec_advance().
+ */
+int exec_fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete);
 /* The program waits: the channel claims no more fragments. */
 void exec_stop_channel(struct exec_run *r);
 /* The program's wait has ended, the operation has not: the channel claims again. */
@@ -228,11 +231,33 @@ void exec_restart_channel(struct exec_run *r);
 /* Take the fragments of a channel that is silent for too long, or retired, back to the CPU. */
 void exec_rescue(struct exec_run *r);
 /*
- * Is the range [start, end) of the program's addresses complete? A range that the run writes: its
- * data is in place; a range that it reads: every reader has copied it.
+ * Facts about a run. A range of the program's addresses is complete when its data is in place (the
+ * run writes it), or every reader has copied it (the run reads it).
  */
-bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end);
-bool exec_is_complete(struct exec_run *r);
+enum exec_facts {
+	EXEC_IS_MATCHED = 1,  /* every peer has published */
+	EXEC_IS_CLAIMED = 2,  /* every fragment is claimed */
+	EXEC_IS_COMPLETE = 4, /* the range is complete */
+};
+/* Returns: those of the facts that hold, for the range [start, end). */
+unsigned exec_poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts);
+
+static inline bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	return exec_poll(r, start, end, EXEC_IS_COMPLETE);
+}
+static inline bool exec_is_complete(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_COMPLETE);
+}
+static inline bool exec_is_claimed(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_CLAIMED);
+}
+static inline bool exec_is_matched(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_MATCHED);
+}
 /*
  * Wait a moment when there is nothing to do.
  * Returns: 0, or -errno: a peer has died (reported).
@@ -262,8 +287,6 @@ uint64_t exec_number(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
 /* Time for which a partner has been idle, waiting for this run: the longest; 0: none waits. */
 uint64_t exec_waited_for_ns(const struct exec_run *r);
-/* Has every peer of this run published? */
-bool exec_is_matched(struct exec_run *r);
 
 /* ---- movers outside the node group (worker/) --------------------------------------------- */
 

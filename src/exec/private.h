@@ -211,11 +211,9 @@ struct run_ops {
 	/* Must this rank stay? all_come: also until every partner has published. */
 	enum run_need (*need)(const struct exec_run *r, bool all_come);
 	void (*each_range)(const struct exec_run *r, exec_visit *visit, void *arg);
-	int (*advance)(struct exec_run *r, uintptr_t addr);
-	bool (*is_range_complete)(struct exec_run *r, uintptr_t start, uintptr_t end);
-	bool (*is_complete)(struct exec_run *r);
-	bool (*is_claimed)(struct exec_run *r);
-	bool (*is_matched)(struct exec_run *r);
+	int (*advance)(struct exec_run *r);
+	int (*fetch)(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete);
+	unsigned (*poll)(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts);
 	uint64_t (*work_bytes)(const struct exec_run *r);
 };
 extern const struct run_ops transfers_ops; /* transfers.c */

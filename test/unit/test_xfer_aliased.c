@@ -76,12 +76,12 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 		       bool inline_edges)
 {
 	const struct xfer_reach reach = { .can_read = !inline_edges };
-	struct xfer_view v = { &transfer,
-			       tag,
-			       &groups[who],
-			       { buffers[SRC].desc, src_off, SRC,
-				 .edges = inline_edges ? edges : NULL },
-			       { buffers[DST].desc, dst_off, DST } };
+	struct xfer_view v = { .x = &transfer,
+			       .tag = tag,
+			       .group = &groups[who],
+			       .src = { .desc = buffers[SRC].desc, .off = src_off, .rank = SRC,
+					.edges = inline_edges ? edges : NULL },
+			       .dst = { .desc = buffers[DST].desc, .off = dst_off, .rank = DST } };
 	struct xfer_view receiver;
 
 	xfer_plan(&v.src, &v.dst, bytes, &reach, &v.plan);

@@ -136,7 +136,7 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 
 	*t = (struct trial){ .tag = ++tag };
 	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC, .edges = inline_edges ? edges : NULL };
-	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST };
+	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, .edges = NULL };
 	memset(reach_table, 0, sizeof reach_table);
 	reach_table[DST * RANKS + SRC] |= reach->can_read ? 1 : 0;
 	reach_table[SRC * RANKS + DST] |= reach->can_write ? 2 : 0;
@@ -150,8 +150,9 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 		xfer_fill_edges(&t->src.desc, memory[SRC].buffer + src->start, edges);
 	xfer_open(&transfer, t->tag);
 	for (int r = 0; r < RANKS; r++) {
-		t->views[r] = (struct xfer_view){ &transfer, t->tag,  &t->groups[r],
-						  t->src,    t->dst, t->plan };
+		t->views[r] = (struct xfer_view){ .x = &transfer, .tag = t->tag,
+						  .group = &t->groups[r], .src = t->src,
+						  .dst = t->dst, .plan = t->plan };
 		xfer_view_init(&t->views[r], XFER_VIEW_NORMAL);
 	}
 }

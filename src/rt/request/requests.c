@@ -274,7 +274,7 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
 			  does */
 	do {
-		ret = exec_advance(run, 0); /* a later call finds the error again */
+		ret = exec_advance(run); /* a later call finds the error again */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
 	sud_exit();
