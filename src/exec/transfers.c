@@ -133,8 +133,8 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *room,
 }
 
 /*
- * The part [*at, *at + bytes) of operation i's bytes at the program's addresses [start, end). Side 1
- * is the source of a copy inside this rank.
+ * The part of operation i's bytes that lies at the program's addresses [start, end), from *at on.
+ * Side 1 is the source of a copy inside this rank.
  * Returns: bytes; 0: there are none.
  */
 static uint64_t part_in(const struct exec_run *r, uint32_t i, int side, uintptr_t start,

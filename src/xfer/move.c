@@ -113,7 +113,7 @@ bool xfer_needs_me(const struct xfer_view *v)
 	return v->plan.receiver_needed && !(v->plan.dst_mapped && v->edges_done);
 }
 
-/* Bytes of a buffer that its slot carries at each end: all outside its pages, as far as they fit. */
+/* Bytes at each end of a buffer that its slot carries: all outside its pages that fit. */
 static void edge_sizes(const struct region_desc *d, uint64_t *out_head, uint64_t *out_tail)
 {
 	bool mapped = d->flags & REGION_DESC_MAPPED;
@@ -164,14 +164,17 @@ static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 	int ret;
 
 	if (v->src.addr && v->dst.addr) {
-		os_copy(v->dst.addr + at, v->src.addr + at, n, os_copy_pick(n, v->plan.hi - v->plan.lo));
+		os_copy(v->dst.addr + at, v->src.addr + at, n,
+			os_copy_pick(n, v->plan.hi - v->plan.lo));
 		base_count(BASE_CTR_BYTES_DIRECT, n);
 		return 0;
 	}
 	if (v->dst.addr)
-		ret = node_vm_read(v->group, v->src.rank, v->dst.addr + at, owner_addr(&v->src) + at, n);
+		ret = node_vm_read(v->group, v->src.rank, v->dst.addr + at,
+				   owner_addr(&v->src) + at, n);
 	else
-		ret = node_vm_write(v->group, v->dst.rank, owner_addr(&v->dst) + at, v->src.addr + at, n);
+		ret = node_vm_write(v->group, v->dst.rank, owner_addr(&v->dst) + at,
+				    v->src.addr + at, n);
 	if (!ret)
 		base_count(BASE_CTR_BYTES_CMA, n);
 	return ret;
@@ -367,12 +370,13 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 {
 	uint64_t todo = atomic_load_explicit(&v->x->failed, memory_order_acquire) &
 			~atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
+	char *to = (char *)region_arena_base() + scratch->offset;
 
 	if (!todo)
 		return 0;
 	for (uint32_t i = 0; i < v->plan.units; i++)
 		if (todo & xfer_bit(i))
-			lay_out(&v->plan, i, (char *)region_arena_base() + scratch->offset, v->src.addr);
+			lay_out(&v->plan, i, to, v->src.addr);
 	v->x->repair_off = scratch->offset;
 	atomic_fetch_or_explicit(&v->x->repaired, todo,
 				 memory_order_release); /* partner: repair_receive */

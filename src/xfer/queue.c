@@ -140,7 +140,8 @@ static bool piece_ended(struct xfer_queue *q, struct xfer_post *p)
 	p->at += p->copy.bytes;
 	if (p->end - p->at < q->align_bytes) {
 		if (p->at < p->end)
-			os_copy(v->dst.addr + p->at, v->src.addr + p->at, p->end - p->at, BASE_COPY_PLAIN);
+			os_copy(v->dst.addr + p->at, v->src.addr + p->at, p->end - p->at,
+				BASE_COPY_PLAIN);
 		xfer_finish(v, xfer_bit(fragment_of_post(q, p)));
 		return false;
 	}

@@ -135,7 +135,8 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 	static uint64_t tag;
 
 	*t = (struct trial){ .tag = ++tag };
-	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC, .edges = inline_edges ? edges : NULL };
+	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC,
+				    .edges = inline_edges ? edges : NULL };
 	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, .edges = NULL };
 	memset(reach_table, 0, sizeof reach_table);
 	reach_table[DST * RANKS + SRC] |= reach->can_read ? 1 : 0;
