@@ -109,13 +109,15 @@ struct base_option base_option_table[] = {
 	STRING("SLUICE_TUNE", tune_file, "",
 	       "Tune file, as sluice tune writes it; empty for the one of this machine, none for "
 	       "none", LOCAL),
+	LIST("SLUICE_TEST", BASE_GROUP_TEST, "",
+	     "Tuning values and injected failures, for tests and sluice tune", LOCAL),
+#undef GROUP
+#define GROUP BASE_GROUP_GOAL
 	INT("SLUICE_GOAL_TIMEOUT", goal_timeout_ms, "0", 0, 86400000, "ms",
 	    "After so long without progress a GOAL run fails and tells what it waits for; 0: "
 	    "never", LOCAL),
 	STRING("SLUICE_GOAL_PROFILE", goal_profile, "",
 	       "Prefix of the files for the times of each GOAL operation; empty for none", LOCAL),
-	LIST("SLUICE_TEST", BASE_GROUP_TEST, "",
-	     "Tuning values and injected failures, for tests and sluice tune", LOCAL),
 #undef GROUP
 #define GROUP BASE_GROUP_COLL
 	COLL("bcast", BCAST, "Broadcasts"),
@@ -194,6 +196,7 @@ const char *base_group_title(enum base_group group)
 		[BASE_GROUP_MEMORY] = "Options: memory and guard",
 		[BASE_GROUP_MOVERS] = "Options: workers and engines",
 		[BASE_GROUP_OUTPUT] = "Options: output and diagnosis",
+		[BASE_GROUP_GOAL] = "Variables of libsluice-goal",
 		[BASE_GROUP_COLL] = "Names in SLUICE_COLL",
 		[BASE_GROUP_WORKERS] = "Parts of SLUICE_WORKERS",
 		[BASE_GROUP_TUNE] = "Tuning values (in a tune file)",

@@ -177,12 +177,6 @@ uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(
 
 /* ---- waiting for a detached run ---------------------------------------------------------- */
 
-void exec_progress_host(struct exec_run *r, const struct node_wait *w)
-{
-	if (r->comm->progress && node_wait_is_long(w))
-		r->comm->progress(r->comm->progress_ctx);
-}
-
 void call_peers(struct exec_run *r, struct node_wait *w)
 {
 	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };

@@ -39,16 +39,15 @@ static uint64_t slot_bytes(int ranks)
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
 
-int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx,
-		struct exec_comm **out)
+int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, struct exec_comm **out)
 {
 	struct exec_comm *e = calloc(1, sizeof *e);
 
 	if (!e)
 		return -ENOMEM;
 	e->group = g;
-	e->progress = progress;
-	e->progress_ctx = progress_ctx;
+	if (hooks)
+		e->hooks = *hooks;
 	e->rank = node_rank(g);
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
@@ -266,14 +265,27 @@ static int find_dead(struct exec_run *r)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Let the host MPI progress (a peer may wait for a message of this rank), then wait. */
+void exec_call_hooks(struct exec_run *r, const struct node_wait *w)
+{
+	const struct exec_waiter_hooks *h = &r->comm->hooks;
+
+	if (!node_wait_is_long(w))
+		return;
+	if (h->check_worker)
+		h->check_worker(h->ctx);
+	if (h->advance_requests)
+		h->advance_requests(h->ctx);
+	if (h->progress_host)
+		h->progress_host(h->ctx);
+}
+
+/* Calls the hooks (a peer may wait for a message of this rank), then waits. */
 int wait_step(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
 
 	slot_note_waiting(r, w);
-	if (e->progress && node_wait_is_long(w))
-		e->progress(e->progress_ctx);
+	exec_call_hooks(r, w);
 	call_peers(r, w);
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }

@@ -53,8 +53,18 @@ struct exec_run;
 
 /* Bytes that each rank's user area of the node group must have. */
 uint64_t exec_area_bytes(int ranks);
-/* While this rank waits, exec calls progress(progress_ctx) repeatedly. progress may be NULL. */
-int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx,
+/*
+ * Work of a waiting rank for others: exec calls the members in this order, repeatedly, once a wait
+ * gets long; NULL: nothing to do.
+ */
+struct exec_waiter_hooks {
+	void (*check_worker)(void *ctx);     /* takes fragments of a dead worker process back */
+	void (*advance_requests)(void *ctx); /* makes a step of every active request */
+	void (*progress_host)(void *ctx);    /* lets the host MPI progress */
+	void *ctx;
+};
+/* hooks: NULL: none. */
+int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks,
 		struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 uint32_t exec_slots(const struct exec_comm *e); /* every rank gets the same number */
@@ -263,11 +273,8 @@ static inline bool exec_is_matched(struct exec_run *r)
  * Returns: 0, or -errno: a peer has died (reported).
  */
 int exec_pause(struct exec_run *r, struct node_wait *w);
-/*
- * Let the host MPI progress, now and then during a wait.
- * Context: a thread that may call the host MPI.
- */
-void exec_progress_host(struct exec_run *r, const struct node_wait *w);
+/* Call the hooks of a waiting rank. Context: a thread that may call the host MPI. */
+void exec_call_hooks(struct exec_run *r, const struct node_wait *w);
 /* End a series of exec_pause() calls. */
 void exec_resume(struct exec_run *r, struct node_wait *w);
 /* Does the channel hold a fragment of the run? */

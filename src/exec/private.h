@@ -112,8 +112,7 @@ struct exec_comm {
 	struct reduce_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
 	_Atomic bool is_reported;     /* the failed rank has been reported */
-	void (*progress)(void *);
-	void *progress_ctx;
+	struct exec_waiter_hooks hooks;
 };
 
 /*

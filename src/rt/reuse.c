@@ -6,8 +6,7 @@
  */
 #include <errno.h>
 
-#include "rt/private.h"
-#include "rt/coll/sides.h"
+#include "rt/coll/run.h"
 
 /* Returns: whether peers have mapped, or will map, the buffer. Types with gaps are packed. */
 static bool is_used_again(const struct coll_side *side)
@@ -52,13 +51,11 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 	struct exec_run *r;
 	int ret;
 
-	host_call_begin();
-	requests_enter_blocking(c);
+	runs_enter(c);
 	ret = run_begin(c, &call, &r);
 	if (!ret)
 		ret = exec_wait(r);
-	requests_exit_blocking(c);
-	host_call_end();
+	runs_exit(c);
 	return ret;
 }
 

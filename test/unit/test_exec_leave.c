@@ -33,7 +33,7 @@ static void bench_begin(struct ranks *r)
 	bench.r = r;
 	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &bench.g), 0);
 	CHECK(bench.g);
-	CHECK_EQ(exec_create(bench.g, NULL, NULL, &bench.e), 0);
+	CHECK_EQ(exec_create(bench.g, NULL, &bench.e), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(region_extent_get(user_bytes(i), false, &bench.mem[i]), 0);
 		bench.user[i] = (char *)region_arena_base() + bench.mem[i].offset;

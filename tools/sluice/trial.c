@@ -132,7 +132,7 @@ static void set_result(struct trial *t, const char *reason, const char *remedy)
 	t->remedy = t->works ? NULL : remedy;
 }
 
-static void judge_pair(struct trial *t, const struct node_probe *pair)
+static void judge_pair(struct trial *t, const struct trial_pair *pair)
 {
 	set_result(&t[TRIAL_ARENA], pair->arena, arena_remedy(pair->arena));
 	set_result(&t[TRIAL_CMA_READ], pair->vm_read, cma_remedy(pair->vm_read));
@@ -200,12 +200,12 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 		[TRIAL_GUARD] = { "guard", "memory closed while its data moves, system calls too" },
 		[TRIAL_ENGINE] = { "engine", "copies behind the program" },
 	};
-	struct node_probe pair = { 0 };
+	struct trial_pair pair = { 0 };
 	int rc;
 
 	for (size_t i = 0; i < TRIAL_COUNT; i++)
 		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
-	node_probe_pair(&pair); /* on failure `pair` has the reasons */
+	trial_pair_run(&pair); /* on failure `pair` has the reasons */
 	judge_pair(out, &pair);
 
 	rc = try_collapse();

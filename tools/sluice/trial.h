@@ -57,4 +57,14 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early);
  * a guard changes signal handlers and threads. */
 void trial_early_run(struct trial_early *out);
 
+/* trial_pair.c: access between two processes. */
+struct trial_pair {
+	char arena[160]; /* "": works; else the reason */
+	char vm_read[160], vm_write[160];
+	double vm_read_gbps, arena_gbps;
+};
+/* Forks two processes, which make a node group. Returns: 0, or -errno when the trial itself failed,
+ * with the reason in *out. Context: single-threaded processes only. */
+int trial_pair_run(struct trial_pair *out);
+
 #endif

@@ -49,6 +49,29 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 			: -ENOMEM;
 }
 
+static void check_worker(void *c) { worker_setup_check(c); }
+
+static void advance_requests(void *c) { rt_requests_progress(); }
+
+static void progress_host(void *arg)
+{
+	struct rt_comm *c = arg;
+
+	c->progress(c->progress_ctx);
+}
+
+static int create_exec(struct rt_comm *c)
+{
+	const struct exec_waiter_hooks hooks = {
+		.check_worker = check_worker,
+		.advance_requests = advance_requests,
+		.progress_host = c->progress ? progress_host : NULL,
+		.ctx = c,
+	};
+
+	return exec_create(c->group, &hooks, &c->exec);
+}
+
 static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
 	struct node_group *g = NULL;
@@ -69,8 +92,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, waiter_progress, c, &c->exec) ||
-		    create_mailbox(c, oob->size, lanes)) {
+		if (create_exec(c) || create_mailbox(c, oob->size, lanes)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -116,9 +138,9 @@ void rt_comm_destroy(struct rt_comm *c)
 	requests_comm_destroyed(c);
 	request_choice_fini(c);
 	worker_setup_comm_destroyed(c);
-	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
-		if (c->scratch[i].bytes)
-			region_extent_put(&c->scratch[i]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(c->failed_copies); i++)
+		if (c->failed_copies[i].bytes)
+			region_extent_put(&c->failed_copies[i]);
 	mailbox_destroy(c->mailbox);
 	exec_destroy(c->exec);
 	if (c->group)

@@ -187,7 +187,7 @@ void rt_stop(void)
 	}
 	rt_complete_all();
 	switch_off();
-	request_memory_fini();
+	buffer_pool_fini();
 	guard_fini();
 	worker_setup_count();
 	worker_detach();

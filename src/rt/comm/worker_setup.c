@@ -186,16 +186,6 @@ void worker_setup_check(struct rt_comm *c)
 		worker_check(c->worker_group, reclaim, c);
 }
 
-void waiter_progress(void *arg)
-{
-	struct rt_comm *c = arg;
-
-	worker_setup_check(c);
-	rt_requests_progress();
-	if (c->progress)
-		c->progress(c->progress_ctx);
-}
-
 void worker_setup_count(void)
 {
 	uint64_t bytes = worker_bytes();

@@ -220,6 +220,42 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 
 /* ---- whether ----------------------------------------------------------------------------- */
 
+/*
+ * May the pages of the buffer be closed? The program may use the bytes between the parts, for a
+ * message that arrives, say. Parts in another order than that of the ranks count as gaps.
+ */
+static bool may_be_closed(const struct buffer *b)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < b->side->count; i++) {
+		const struct coll_part *p = &b->side->parts[i];
+
+		if (p->bytes && p->off > end)
+			return false;
+		end = p->bytes ? base_max_u64(end, p->off + p->bytes) : end;
+	}
+	return !buffer_is_copy(b);
+}
+
+struct detach detach_describe(const struct rt_comm *c, const struct coll_call *call,
+			      const struct buffers *b, bool in_one_run)
+{
+	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv),
+		 bytes = base_max_u64(sent, received);
+	const struct coll_side *larger = received >= sent ? &call->recv : &call->send;
+
+	return (struct detach){
+		.name = call->name,
+		.site = call->site,
+		.is_root = node_rank(c->group) == call->root,
+		.bytes = bytes,
+		.copy_bytes = bytes,
+		.partner_copy_bytes = larger->count ? bytes / (uint64_t)larger->count : 0,
+		.is_allowed = in_one_run && may_be_closed(&b->send) && may_be_closed(&b->recv),
+	};
+}
+
 /* All facts that decide how a call ends. */
 struct situation {
 	struct policy_detach_facts facts;
@@ -299,8 +335,7 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 	return detach(c, r, d, s->site, progress);
 }
 
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
-		   bool *out_detached)
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d)
 {
 	struct situation s = { .facts = { .mode = base_opt.rt_early,
 					  .wait_us = base_opt.rt_early_wait_us,
@@ -309,7 +344,6 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 					  .guard_is_ready = true } };
 	int ret;
 
-	*out_detached = false;
 	if (s.facts.mode == BASE_EARLY_OFF || d->bytes < s.facts.min_bytes) {
 		trace_early_reason(s.facts.mode == BASE_EARLY_OFF
 					   ? "SLUICE_EARLY is off"
@@ -329,7 +363,6 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 			  needs_all_partners(c), s.choice.wait_ns);
 	if (ret == EXEC_MAY_DETACH && try_detach(c, r, d, &s) > 0) {
 		trace_mark_early();
-		*out_detached = true;
 		return 0;
 	}
 	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_DETACH)

@@ -179,7 +179,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 	if (!in_call && !base_opt.rt_fault_progress)
 		return;
 	if (in_call || p->comm->thread_multiple) {
-		exec_progress_host(p->run, w);
+		exec_call_hooks(p->run, w);
 		return;
 	}
 	if (!w->since_ns || !node_wait_is_long(w))
@@ -188,7 +188,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 		return;
 	if (!host_stand_in_try())
 		return;
-	exec_progress_host(p->run, w);
+	exec_call_hooks(p->run, w);
 	host_stand_in_end();
 }
 

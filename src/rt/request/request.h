@@ -3,7 +3,7 @@
  * A request and its two implementations. Shared by the files of rt/request/ only.
  *
  *   requests.c   queue, passes over all communicators, collection
- *   large.c      requests by exec/: schedule.c, memory.c
+ *   large.c      requests by exec/
  *   small.c      requests by the mailbox
  *   lanes.c      an order of its own for each persistent request
  *   wait.c       waiting for requests, and testing them
@@ -13,13 +13,6 @@
 
 #include "rt/private.h"
 #include "rt/requests.h"
-
-/* A buffer of the program while a request uses it. */
-struct request_side {
-	struct region_extent scratch; /* copy of the buffer; bytes 0: the program's own memory */
-	struct region_desc desc;
-	char *addr; /* NULL: the call has no such buffer */
-};
 
 /*
  * States of a request. All changes happen under the lock of its communicator; COMPLETE -> INACTIVE
@@ -86,7 +79,7 @@ struct rt_request {
 	uint64_t traced_op; /* number of the collective in the trace */
 
 	/* large */
-	struct request_side send, recv;
+	struct buffers buffers;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
@@ -127,26 +120,14 @@ void request_next_turn(struct rt_request *r);
 uint64_t request_number(const struct rt_request *r);
 void request_free_lane(struct rt_request *r);
 
-/* ---- schedule.c -------------------------------------------------------------------------- */
-
-/* Makes r->starts for a reduce-scatter. Returns: 0 or -errno. */
-int request_make_starts(struct rt_request *r);
-void request_free_starts(struct rt_request *r);
-/* Describe the request for exec_begin(). */
-void request_shape(const struct rt_request *r, struct exec_shape *out);
-void request_reduce(const struct rt_request *r, struct exec_reduce *out);
-bool request_is_reduce(const struct rt_request *r);
-/* Each rank gets a part of the reduction. */
-bool request_is_reduce_scatter(const struct rt_request *r);
-bool request_is_alltoall(const struct rt_request *r);
-bool request_is_allgather(const struct rt_request *r);
-
-/* ---- memory.c ---------------------------------------------------------------------------- */
-
-int request_open(struct rt_request *r);
-/* Returns: how its memory is reached, for the trace. */
-enum trace_region request_region(const struct rt_request *r);
-int request_close(struct rt_request *r, bool is_good);
+static inline bool request_is_reduce(const struct rt_request *r)
+{
+	return coll_is_reduce(r->call->kind);
+}
+static inline bool request_is(const struct rt_request *r, enum coll pattern)
+{
+	return coll_pattern(r->call->kind) == pattern;
+}
 
 /* ---- small.c ----------------------------------------------------------------------------- */
 

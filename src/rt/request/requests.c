@@ -15,7 +15,7 @@
 
 #include "base/spin.h"
 #include "rt/request/request.h"
-#include "rt/coll/sides.h"
+#include "rt/coll/run.h"
 
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
 
@@ -388,16 +388,14 @@ void rt_request_start(struct rt_request *r)
 	struct rt_comm *c = r->comm;
 	int ret;
 
-	host_call_begin();
-	rt_reap();
-	side_complete_pending(&r->call->send);
-	side_complete_pending(&r->call->recv);
+	call_enter(r->call);
 	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	intercept_count_up(&rt_requests);
 	ret = r->ops->open ? r->ops->open(r) : 0;
-	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
-	if (!ret && !call_own_part_fits(r->call, node_rank(c->group)))
+	trace_admitted(buffers_region(&r->buffers), r->call->root,
+		       node_rank(c->group) == r->call->root);
+	if (!ret && !run_own_part_fits(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);
@@ -407,7 +405,7 @@ void rt_request_start(struct rt_request *r)
 		put_done(r, ret);
 		pthread_mutex_unlock(&c->requests.lock);
 	}
-	host_call_end();
+	call_exit();
 }
 
 int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
@@ -480,11 +478,7 @@ static bool is_all_complete(const struct rt_comm *c)
 	return !c->requests.queued.first && !c->requests.active.first;
 }
 
-void requests_before_blocking(struct rt_comm *c)
-{
-	if (base_unlikely(atomic_load_explicit(&c->requests.count, memory_order_relaxed)))
-		progress_until(c, is_all_begun, 0);
-}
+void requests_publish_all(struct rt_comm *c) { progress_until(c, is_all_begun, 0); }
 
 void requests_make_room(struct rt_comm *c)
 {
@@ -509,11 +503,6 @@ int requests_comm_created(struct rt_comm *c)
 	return reserve_busy();
 }
 
-/* Other threads: the progress thread, and guard threads that wait for a pending operation. */
-void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
-
-void requests_exit_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
-
 void rt_requests_end(struct rt_comm *c)
 {
 	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed) ||
@@ -522,6 +511,16 @@ void rt_requests_end(struct rt_comm *c)
 	pthread_mutex_lock(&c->requests.lock);
 	fail_all_locked(c, -ECANCELED, "a collective that others have not started");
 	pthread_mutex_unlock(&c->requests.lock);
+}
+
+struct trace_op rt_request_op(const struct rt_request *r)
+{
+	const struct node_group *g = r->comm->group;
+
+	if (!r->traced_op)
+		return (struct trace_op){ 0 };
+	return (struct trace_op){ r->traced_op, node_id(g), (uint16_t)node_rank(g),
+				  (uint16_t)node_size(g) };
 }
 
 void requests_comm_destroyed(struct rt_comm *c)

@@ -9,7 +9,6 @@
 
 #include "goal/local.h"
 #include "rt/request/request.h"
-#include "rt/coll/sides.h"
 
 /* The longest message that a rank posts. */
 static uint64_t message_bytes(const struct coll_call *call, int ranks)
@@ -59,7 +58,7 @@ static const struct coll_side *sender(const struct rt_request *r, int *first, in
 	*n = call->send.count;
 	if (call->kind == COLL_BCAST && rank != call->root)
 		return NULL;
-	if (call->in_place && request_is_allgather(r)) {
+	if (call->in_place && request_is(r, COLL_ALLGATHER)) {
 		*first = rank;
 		*n = 1;
 		return &call->recv;
