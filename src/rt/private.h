@@ -62,7 +62,6 @@ struct rt_comm {
 	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
-	struct coll_flat_op *ops;
 	struct coll_part *parts[2]; /* sent, received; by rank or neighbor */
 	uint64_t *starts;           /* first element of each rank's result in a reduction */
 	/* copies of failed runs; see buffer_close() */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A blocking collective that moves data: opens the buffers, and runs the schedule piece by piece. */
+/* A blocking collective that moves data: opens the buffers, and runs it piece by piece. */
 #include <errno.h>
 
 #include "rt/coll/run.h"
@@ -35,7 +35,7 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buf
 	int rank = node_rank(c->group), own = own_part(call, rank), ret = 0;
 	bool one_buffer = own >= 0 && coll_pattern(call->kind) == COLL_ALLGATHER;
 	bool is_leaf = call->kind == COLL_BCAST && rank != call->root;
-	struct coll_shape shape = run_shape(c, call);
+	struct exec_shape shape = run_shape(call);
 	struct buffer none = { 0 };
 
 	shape.send = c->parts[0];

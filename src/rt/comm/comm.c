@@ -10,17 +10,15 @@
 static struct rt_comm *comm_alloc(int size)
 {
 	struct rt_comm *c = calloc(1, sizeof *c);
-	uint32_t ops = coll_ops_max(size);
 	int ret;
 
 	if (!c)
 		return NULL;
-	c->ops = calloc(ops, sizeof *c->ops);
 	ret = requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
-		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
+		c->parts[i] = calloc(2 * (size_t)size, sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
-	if (!ret && c->ops && c->parts[0] && c->parts[1] && c->starts)
+	if (!ret && c->parts[0] && c->parts[1] && c->starts)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -147,7 +145,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	exec_destroy(c->exec);
 	if (c->group)
 		node_group_destroy(c->group);
-	free(c->ops);
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);

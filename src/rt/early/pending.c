@@ -208,13 +208,14 @@ static void give_up(const struct pending *p, int error)
  */
 static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
+	bool is_complete = false;
 	struct node_wait w;
-	int ret;
 
 	node_wait_init(&w);
-	while (!exec_is_range_complete(p->run, lo, hi)) {
-		ret = exec_advance(p->run, lo);
-		if (ret > 0)
+	while (!is_complete) {
+		int ret = exec_fetch(p->run, lo, hi, &is_complete);
+
+		if (ret > 0 || is_complete)
 			continue;
 		if (!ret) {
 			exec_rescue(p->run);
@@ -230,7 +231,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			give_up(p, ret);
 	}
 	exec_resume(p->run, &w);
-	return exec_is_range_complete(p->run, lo, hi);
+	return is_complete;
 }
 
 /* Completes an operation and releases its ranges. The caller holds a reference. Returns: as

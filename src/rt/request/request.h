@@ -81,7 +81,6 @@ struct rt_request {
 	/* large */
 	struct buffers buffers;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
-	struct coll_schedule schedule; /* no operations: a reduction */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
 

@@ -273,7 +273,7 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 		return false;
 	sud_enter(); /* no handler of the program interrupts the copy of a claimed fragment */
 	do {
-		ret = exec_advance(run, 0); /* a later call finds the error again */
+		ret = exec_advance(run); /* a later call finds the error again */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
 	sud_exit();
