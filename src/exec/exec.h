@@ -55,7 +55,7 @@ uint64_t exec_area_bytes(int ranks);
  */
 static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
 static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
-/* Work of a waiting rank for others: exec calls the hooks in this order, repeatedly, in long waits. A
+/* Work of a waiting rank for others. In a long wait exec calls the hooks in turn, in this order. A
  * hook may be NULL. */
 struct exec_waiter_hooks {
 	void (*check_worker)(void *ctx);     /* takes fragments of a dead worker process back */

@@ -123,7 +123,8 @@ static bool run_guards(struct trial_early *out)
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
 		  "page tables moved away; faults wait in the kernel (userfaultfd)" },
-		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; faults wait in a signal handler" },
+		{ BASE_GUARD_MREMAP, "mremap",
+		  "page tables moved away; faults wait in a signal handler" },
 		{ BASE_GUARD_MPROTECT, "mprotect",
 		  "access removed page by page; faults wait in a signal handler" },
 	};
