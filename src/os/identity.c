@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Identity of this machine and process, and random numbers. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,4 +115,21 @@ int os_machine_text(char *out, size_t cap)
 	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)",
 		     sysconf(_SC_NPROCESSORS_ONLN), os_numa_node_count());
 	return (int)used + n;
+}
+
+int os_object_folder(const void *addr, char *out)
+{
+	const char *name;
+	Dl_info object;
+
+	if (!dladdr(addr, &object) || !object.dli_fname)
+		return -ENOENT;
+	/* The loader knows the program by argv[0] only, which a shell does not complete to a path.
+	 */
+	name = strcmp(object.dli_fname, program_invocation_name) ? object.dli_fname
+								 : "/proc/self/exe";
+	if (!realpath(name, out))
+		return -errno;
+	*strrchr(out, '/') = '\0';
+	return 0;
 }

@@ -105,6 +105,9 @@ uint64_t os_random_u64(void);
 /* Writes this kind of machine as text, equal on equal machines and from boot to boot: processor,
  * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */
 int os_machine_text(char *out, size_t cap);
+/* Writes the folder of the program or library that contains `addr`, with links resolved, to out, of
+ * PATH_MAX bytes. Returns: 0; -ENOENT, or an error of realpath(). */
+int os_object_folder(const void *addr, char *out);
 
 /* ---- address space ----------------------------------------------------------------------- */
 struct os_vma {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Search for a tune file, and its reader. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -297,16 +296,14 @@ static bool load_file(const char *mpi, const char *path, struct tune_result *out
 void tune_shipped_path(char *out, size_t cap)
 {
 	static const char *const up[] = { "..", "../..", "../../.." };
-	const char *slash;
-	Dl_info here;
+	char folder[PATH_MAX];
+	int ret = os_object_folder(up, folder);
 
-	if (dladdr(up, &here) && here.dli_fname && (slash = strrchr(here.dli_fname, '/')))
-		for (size_t i = 0; i < BASE_ARRAY_LEN(up); i++) {
-			snprintf(out, cap, "%.*s/%s/share/sluice/" SHIPPED_NAME,
-				 (int)(slash - here.dli_fname), here.dli_fname, up[i]);
-			if (!access(out, R_OK))
-				return;
-		}
+	for (size_t i = 0; !ret && i < BASE_ARRAY_LEN(up); i++) {
+		snprintf(out, cap, "%s/%s/share/sluice/" SHIPPED_NAME, folder, up[i]);
+		if (!access(out, R_OK))
+			return;
+	}
 	snprintf(out, cap, TUNE_DATADIR "/sluice/" SHIPPED_NAME);
 }
 
