@@ -28,7 +28,7 @@ class Sluice(MesonPackage):
     conflicts("%gcc@:10", msg="C11 atomics and Linux headers of 2021")
 
     def meson_args(self):
-        return [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}"
+        return ["-Dtests=false"] + [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}"
                 for name in ("hwloc", "dwarf")]
 
     @run_after("install")
