@@ -104,25 +104,26 @@ def cases():
 def preload(kind):
     runtime = subprocess.run(['gcc', f'-print-file-name={LIBRARIES[kind]}'], capture_output=True,
                              text=True).stdout.strip()
+    if not os.path.isabs(runtime):
+        pytest.skip(f'{kind}: no {runtime}')
     library = BUILD / kind / 'src/mpi/libsluice.so'
-    if not os.path.isabs(runtime) or not library.exists():
-        pytest.skip(f'{kind}: no {runtime} or no build/{kind}')
     fixed = ['setarch', '-R'] if kind == 'tsan' else []
     return [*fixed, 'env', f'LD_PRELOAD={os.path.realpath(runtime)}:{library}']
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize('kind, program, way', cases())
-def test_sanitized(kind, program, way, tmp_path):
+@pytest.mark.usefixtures('built')
+@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.parametrize('build, program, way', cases())
+def test_sanitized(build, program, way, tmp_path):
     """Every behaviour of the program holds, and the sanitizer has nothing to say."""
     mpi = mpis.ALL['mpich']
     if mpi.missing():
         pytest.skip(mpi.missing())
     source = f'{program}.c'
-    left_out = NOT_UNDER_ASAN | (NOT_UNDER_TSAN if kind == 'tsan' else set())
+    left_out = NOT_UNDER_ASAN | (NOT_UNDER_TSAN if build == 'tsan' else set())
     names = [name for name, least in behaviours(source) if least <= 2 and name not in left_out]
-    env = {**ENV[kind], **WAYS[way], 'SLUICE_STATS': str(tmp_path / 'stats')}
-    job = Runner({}).job(mpi, source, 2, False, env, names, 300, preload(kind))
+    env = {**ENV[build], **WAYS[way], 'SLUICE_STATS': str(tmp_path / 'stats')}
+    job = Runner({}).job(mpi, source, 2, False, env, names, 300, preload(build))
     bad = [name for name in names if job.verdicts.get(name, ('fail',))[0] == 'fail']
     assert not bad and job.result.status == 0, f'{bad}\n{job.result.explain()}'
     assert 'Sanitizer' not in job.result.err and 'runtime error' not in job.result.err, job.result.explain()
