@@ -58,6 +58,9 @@ def test_signal_safety_check_finds_a_forbidden_call(tmp_path):
     """The check itself: setenv in a function that the handler of SIGSEGV reaches through another file."""
     for folder in ('src', 'include'):
         shutil.copytree(ROOT / folder, tmp_path / folder)
+    for source in (tmp_path / 'src').rglob('*.c'):  # what is not compiled calls nothing
+        if source.parent.name != 'guard':
+            source.unlink()
     guard = tmp_path / 'src/guard/guard.c'
     guard.write_text('#include <stdlib.h>\n' + guard.read_text().replace(
         'static void publish_bounds(void)\n{', 'static void publish_bounds(void)\n{\n\tsetenv("A", "b", 1);'))
