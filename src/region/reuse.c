@@ -9,18 +9,19 @@
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
  * signal handler, the interrupted one) leaves the table unchanged.
  */
+#include "base/backoff.h"
 #include "region/private.h"
 
 #define REUSE_SETS 256
 #define REUSE_WAYS 4
-#define REUSE_BACKOFF_MAX 12
+#define REUSE_INTERVAL_MAX 4096 /* times as many uses as for a new buffer */
 #define REUSE_SMALL_BYTES ((uint64_t)256 << 10)
 #define LIFETIME_USES_MIN 6 /* after so many uses adopting has paid off */
 
 struct use_count {
 	uintptr_t start; /* page number of the first whole page, 0: free */
 	uint64_t bytes;
-	uint32_t uses, backoff;
+	uint32_t uses, interval; /* interval: as struct backoff has it */
 	uint64_t last;
 };
 static struct use_count counts[REUSE_SETS][REUSE_WAYS];
@@ -58,6 +59,8 @@ static struct use_count *count_find(uintptr_t start)
 /* Counts a use. Returns: whether there were enough. */
 static bool count_use(struct use_count *s, uint64_t bytes)
 {
+	uint64_t needed = (uint64_t)base_opt.region_adopt_after;
+
 	s->last = ++use_clock;
 	/* a longer buffer at the same address is another buffer; a shorter one is contained */
 	if (bytes > s->bytes)
@@ -65,12 +68,9 @@ static bool count_use(struct use_count *s, uint64_t bytes)
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
 	/* the gain of a use shrinks with the size, the cost of the system calls does not */
-	return s->uses >
-	       (uint64_t)base_opt.region_adopt_after *
-			       (bytes < REUSE_SMALL_BYTES
-					? REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE)
-					: 1)
-		       << s->backoff;
+	if (bytes < REUSE_SMALL_BYTES)
+		needed *= REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE);
+	return s->uses > needed * base_max_u64(s->interval, 1);
 }
 
 bool reuse_count(uintptr_t start, uint64_t bytes, bool is_spent)
@@ -110,9 +110,7 @@ void reuse_note_lifetime(uintptr_t start, uint64_t uses)
 	s = count_find(start);
 	s->last = ++use_clock;
 	s->uses = 0;
-	if (uses >= LIFETIME_USES_MIN)
-		s->backoff = 0;
-	else if (s->backoff < REUSE_BACKOFF_MAX)
-		s->backoff++;
+	s->interval = uses < LIFETIME_USES_MIN ?
+			      backoff_longer(s->interval, 2, REUSE_INTERVAL_MAX) : 0;
 	table_end();
 }
