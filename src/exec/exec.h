@@ -55,8 +55,8 @@ uint64_t exec_area_bytes(int ranks);
  */
 static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
 static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
-/* What a waiting rank does for others: exec calls these in this order, again and again, once a wait
- * gets long. A member that is NULL has nothing to do. */
+/* Work of a waiting rank for others: exec calls the hooks in this order, repeatedly, once a wait gets
+ * long. A hook may be NULL. */
 struct exec_waiter_hooks {
 	void (*check_worker)(void *ctx);     /* takes fragments of a dead worker process back */
 	void (*advance_requests)(void *ctx); /* makes a step of every active request */

@@ -250,7 +250,7 @@ bool hier_serve(struct coll_op *t, int *rc)
 	struct flow f;
 
 	if (!hier_suits(t))
-		return trace_rejected("it is not one of those that are served over several nodes");
+		return trace_rejected("Sluice does not serve this collective over several nodes");
 	hier_wait_idle(t->cs->multinode);
 	work(&f, t, coll_prepare(t), NULL);
 	*rc = conclude(&f);

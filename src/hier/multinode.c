@@ -61,7 +61,7 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 		if (!all[r].agreed)
 			return "Sluice is off on a rank";
 		if (all[r].agreed != all[0].agreed)
-			return "its ranks have different SLUICE_ options or versions";
+			return "ranks have different SLUICE_ options or versions";
 		is_one &= all[r].node == all[0].node;
 	}
 	return is_one ? "all ranks are on one node" : NULL;
@@ -279,9 +279,9 @@ static void set_thread(struct hier_comm *s)
 	hier_thread_end(s->thread);
 	s->thread = NULL;
 	base_log(BASE_LOG_INFO, "mpi",
-		 "nonblocking collectives over several nodes are left to the MPI: %s",
-		 session_is_thread_multiple() ? "a rank has no thread for them"
-				    : "MPI_THREAD_MULTIPLE is not provided");
+		 "nonblocking collectives over several nodes go to the host MPI: %s",
+		 session_is_thread_multiple() ? "a rank has no progress thread"
+					      : "MPI_THREAD_MULTIPLE is not provided");
 }
 
 static void explain(const struct hier_comm *s, const struct comm_state *cs)
@@ -292,7 +292,8 @@ static void explain(const struct hier_comm *s, const struct comm_state *cs)
 	if (!s) {
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
 		base_log(BASE_LOG_INFO, "mpi",
-			 "communicator of %d ranks on several nodes is left to the MPI", cs->size);
+			 "communicator of %d ranks on several nodes goes to the host MPI",
+			 cs->size);
 		return;
 	}
 	l = s->layout;

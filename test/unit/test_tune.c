@@ -138,15 +138,13 @@ UNIT_TEST(a_file_of_something_else_is_refused_with_what_and_sets_nothing)
 	static const struct {
 		const char *head, *line, *says;
 	} cases[] = {
-		{ "host", "host elsewhere", "machine elsewhere, and this is" },
-		{ "version", "version 0.0.1",
-		  "Sluice 0.0.1 has written it, and this is " SLUICE_VERSION },
+		{ "host", "host elsewhere", "machine elsewhere; this is" },
+		{ "version", "version 0.0.1", "Sluice 0.0.1 wrote it; this is " SLUICE_VERSION },
 		{ "sluice-tune", "sluice-tune 2", "format is 2" },
-		{ "sluice-tune", "", "it is no tune file" },
-		{ "machine", "machine AuthenticAMD 26",
-		  "measured on AuthenticAMD 26, and this is" },
-		{ "mpi", "mpi Open MPI v5.0.11", "with Open MPI v5.0.11, and this is MPICH 5.0.2" },
-		{ "mpi", "", "before all of" },
+		{ "sluice-tune", "", "it is not a tune file" },
+		{ "machine", "machine AuthenticAMD 26", "measured on AuthenticAMD 26; this is" },
+		{ "mpi", "mpi Open MPI v5.0.11", "with Open MPI v5.0.11; this is MPICH 5.0.2" },
+		{ "mpi", "", "before the lines" },
 	};
 
 	make_home();

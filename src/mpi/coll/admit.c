@@ -11,13 +11,12 @@
 #include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
-#define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define NOT_SERVED "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW                                                                                     \
-	"it wins in buffers that are used again only, which these are not on all ranks so far"
+#define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
-#define IS_WRONG "its arguments name nothing that can be moved"
+#define IS_WRONG "the arguments describe no data to move"
 
 static bool has_root(enum coll kind)
 {
@@ -39,7 +38,8 @@ static bool check_comm(struct coll_op *t, int *rc)
 	*rc = comm_state_get(args->comm, &cs);
 	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
 	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
-		return trace_rejected("not inside a group of at least two ranks");
+		return trace_rejected(
+			"no intracommunicator of two ranks or more, or no valid root");
 	if (cs->is_decided && !cs->rt && !cs->multinode)
 		return trace_rejected(NOT_SERVED);
 	t->cs = cs;
@@ -269,7 +269,7 @@ bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 	args->is_traced = true;
 	trace_call_begin(args->name, args->caller, __builtin_frame_address(0));
 	if (is_off)
-		trace_rejected("collectives of its kind are switched off");
+		trace_rejected("SLUICE_COLL turns this collective off");
 	return false;
 }
 

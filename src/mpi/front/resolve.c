@@ -75,7 +75,7 @@ static void attach_locked(const void *caller)
 	case FRONT_ONE:
 		front.state = STATE_PLAIN;
 		if (!own || loader_fill(&library) || abi_attach(own->driver, &library)) {
-			stay_out("this MPI library is of a kind that Sluice does not know");
+			stay_out("this MPI library has an unknown ABI");
 			break;
 		}
 		front.state = STATE_ATTACHED;

@@ -418,23 +418,23 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 	enum coll kind = r->op.args.kind;
 
 	if (coll_is_neighborhood(kind) && cs->rt && !cs->has_neighbours)
-		return "its neighbours are not all of its ranks' node";
+		return "some neighbours are on another node";
 	if (cs->multinode)
 		return multinode->admits_request(&r->op) && request_can_run_detached(r)
 			       ? NULL
-			       : "it is not one of those that are served over several nodes";
+			       : "Sluice does not serve this collective over several nodes";
 	if (!cs->rt) {
 		comm_state_add_credit(cs, policy_connect_credit(kind, r->op.bytes));
-		return "its communicator has not been connected: the next blocking collective "
-		       "does it";
+		return "the communicator is not connected yet; the next blocking collective "
+		       "connects it";
 	}
 	if (!rt_request_suits(cs->rt))
-		return "its ranks share CPUs, or are many";
+		return "ranks share CPUs, or there are too many ranks";
 	if (!request_can_run_detached(r))
-		return "it computes with a function that only its own rank could call";
+		return "only its own rank can call the user-defined reduction";
 	if (policy_admit(gate, r->op.bytes) == ADMIT_REUSED && !admit_reused(r))
-		return "it wins in buffers that are used again only, on which ranks agree in "
-		       "blocking collectives";
+		return "faster only in reused buffers, and no blocking collective has shown "
+		       "reuse so far";
 	return NULL;
 }
 

@@ -57,7 +57,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 		setup.threads = (int)base_opt.engine_workers;
 	if (!spare || !setup.threads) {
 		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
-			 spare ? "SLUICE_WORKERS=0" : "no CPU is spare");
+			 spare ? "SLUICE_WORKERS=0" : "no unused CPU");
 		return;
 	}
 	/* the guard does not check the system calls of worker_start() */
@@ -154,8 +154,7 @@ int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob)
 	if (mine.group && !c->worker_group)
 		worker_group_close(mine.group);
 	else if (mine.group)
-		base_log(BASE_LOG_INFO, "rt",
-			 "worker process %d moves what calls on a communicator of %d ranks leave",
+		base_log(BASE_LOG_INFO, "rt", "worker process %d serves a communicator of %d ranks",
 			 worker_pid(), oob->size);
 out:
 	free(all);

@@ -160,7 +160,7 @@ static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls
 
 static int refuse(const struct detach *d, int error)
 {
-	trace_early_reason("its memory could not be guarded");
+	trace_early_reason("the buffer could not be guarded");
 	base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", d->name,
 		 strerror(-error));
 	return 0;
@@ -325,7 +325,7 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 	enum progress_action progress;
 
 	if (is_for_ranks_only(r, d, s)) {
-		trace_early_reason("the worker process cannot do what a rank gets in place");
+		trace_early_reason("the worker process cannot produce a result in place");
 		return 0;
 	}
 	if (s->choice.how != DETACH_NOW && !is_guard_ready(s))

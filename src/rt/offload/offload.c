@@ -53,7 +53,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &spare);
 	engine_thread_started = progress_thread_own;
-	/* all ranks share the spare CPUs: each has its part of them as workers */
+	/* all ranks share the unused CPUs: each has its part of them as workers */
 	engine_set_cpus(
 		&spare,
 		count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
@@ -75,7 +75,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
-	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d unused CPUs", engine->name, count);
 	progress_thread_start();
 }
 

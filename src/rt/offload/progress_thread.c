@@ -33,7 +33,7 @@ static void start_once(void)
 	int ret;
 
 	engine_thread_started = progress_thread_own;
-	ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
+	ret = engine_thread_create("sluice-progress", NULL, attend, NULL, &thread);
 
 	if (ret)
 		base_log(BASE_LOG_INFO, "rt",
