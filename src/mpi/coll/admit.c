@@ -205,7 +205,7 @@ static int prepare_and_run(struct coll_op *t)
 {
 	int err = coll_prepare(t), ret;
 
-	ret = rt_takes(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;

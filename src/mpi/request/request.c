@@ -401,7 +401,7 @@ static bool admit_reused(struct request *r)
 	if (err)
 		bufrefs_close(
 			&r->op); /* the same failure comes again, where all ranks learn of it */
-	is_admitted = rt_request_takes(r->op.cs->rt, r->op.args.kind, r->op.bytes,
+	is_admitted = rt_request_admit(r->op.cs->rt, r->op.args.kind, r->op.bytes,
 				       err ? NULL : &r->op.call);
 	if (!err && is_admitted)
 		r->state = request_next_state(r->state, REQUEST_PREPARE);
