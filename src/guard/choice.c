@@ -141,7 +141,6 @@ static int choose(const struct guard_ops *ops)
 	static bool atfork_done;
 	bool is_auto = base_opt.guard_kind == BASE_GUARD_AUTO;
 	const struct guard_kind *k = NULL;
-	int64_t kind;
 	int ret = os_page_check();
 
 	choice.reason[0] = 0;
@@ -155,13 +154,10 @@ static int choose(const struct guard_ops *ops)
 		reason_add("none", "SLUICE_GUARD_KIND says so");
 		return -ENOTSUP;
 	}
-	kind = base_opt.guard_kind;
-	if (kind == BASE_GUARD_OLD_MREMAP)
-		kind = BASE_GUARD_MREMAP;
 	ret = -ENOTSUP;
 	for (size_t i = 0; ret && i < BASE_ARRAY_LEN(kinds); i++) {
 		k = is_auto ? best_first[i] : kinds[i];
-		if (is_auto || kind == (int64_t)i + 1)
+		if (is_auto || base_opt.guard_kind == (int64_t)i + 1)
 			ret = try_kind(k);
 	}
 	if (ret)
