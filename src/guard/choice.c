@@ -32,7 +32,7 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	bool done;
 	int ret;
-	bool has_handlers;                     /* SIGSEGV is installed */
+	bool has_handlers;                     /* sud_init() has succeeded */
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
 	_Atomic bool may_switch;               /* to uffd, which is open too */
 	_Atomic uint64_t calls, ranges;        /* when they were last compared */
@@ -63,10 +63,11 @@ static void reason_add(const char *name, const char *why)
 		 name, why);
 }
 
-static const struct sud_ops sud_ops = { .overlaps = guard_overlaps_sig,
+static const struct sud_ops callbacks = { .overlaps = guard_overlaps_sig,
 				       .touch = guard_touch_sig,
 				       .complete_all = guard_complete_all_sig,
-				       .tidy = guard_tidy_sig };
+				       .tidy = guard_tidy_sig,
+				       .openings = guard_openings_sig };
 
 /* For the kinds that are served by signals. */
 static int open_signals(char *reason, size_t cap)
@@ -75,10 +76,8 @@ static int open_signals(char *reason, size_t cap)
 
 	if (ret)
 		return ret;
-	ret = sud_signal_install(SIGSEGV, fault_segv_sig);
-	choice.has_handlers = !ret;
-	if (!ret)
-		ret = sud_init(&sud_ops);
+	ret = sud_init(&callbacks);
+	choice.has_handlers |= !ret;
 	if (ret)
 		snprintf(reason, cap, "signal handlers: %s", strerror(-ret));
 	return ret;
@@ -195,7 +194,7 @@ void guard_fini(void)
 		atomic_store_explicit(&choice.kind, NULL, memory_order_release);
 		ranges_use(NULL, NULL);
 		if (choice.has_handlers)
-			sud_signal_uninstall(SIGSEGV);
+			sud_fini();
 		choice.has_handlers = false;
 		if (k->close)
 			k->close();
