@@ -150,7 +150,7 @@ static int choose(const struct guard_ops *ops)
 		return ret;
 	}
 	if (base_opt.guard_kind == BASE_GUARD_NONE) {
-		reason_add("none", "SLUICE_GUARD_KIND says so");
+		reason_add("none", "SLUICE_GUARD_KIND is none");
 		return -ENOTSUP;
 	}
 	ret = -ENOTSUP;

@@ -34,7 +34,7 @@ struct allgather {
 	struct coll_call call, down;   /* inside the node: exchange of own parts; broadcast of
 				          arrivals */
 	struct place recv, expect, send;
-	struct post recvs[SPAN_SLOTS], sends[SPAN_SLOTS];
+	struct post recvs[HIER_SLOTS], sends[HIER_SLOTS];
 	int before, after;           /* acting ranks of the neighbours in the ring */
 };
 
@@ -53,7 +53,7 @@ static int rank_at(const struct place *p)
 	return hier_node_ranks(p->a->f->l, node_at(p))[p->member];
 }
 
-static bool is_over(const struct place *p) { return p->step >= p->steps; }
+static bool is_end(const struct place *p) { return p->step >= p->steps; }
 
 /* Returns: bytes of a rank's part, by facts that all ranks share; valid after errors, too. */
 static uint64_t bytes_of(const struct flow *f, int rank)
@@ -73,7 +73,7 @@ static uint64_t length_at(const struct place *p)
 /* Skips ranks without data. */
 static void settle(struct place *p)
 {
-	while (!is_over(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
+	while (!is_end(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
 		p->at = 0;
 		if (++p->member == hier_node_size(p->a->f->l, node_at(p))) {
 			p->member = 0;
@@ -99,47 +99,23 @@ static struct place place_first(const struct allgather *a, bool from_own)
 
 static char *segment(const struct place *p)
 {
-	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->spare;
+	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->dummy;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct coll_part *parts, int n)
+static int open_buffers(struct allgather *a)
 {
-	uint64_t end = 0;
-
-	for (int i = 0; i < n; i++)
-		end = base_max_u64(end, parts[i].off + parts[i].bytes);
-	return end;
-}
-
-/* A rank receives the packed form of a buffer with gaps, and of a buffer that it could not
- * describe. */
-static int set_buffers(struct allgather *a)
-{
-	const struct flow *f = a->f;
+	struct flow *f = a->f;
 	const struct coll_call *call = &f->t->call;
 	const struct coll_part *own = &a->parts[f->t->cs->rank];
-	uint64_t end = end_of(a->parts, f->l->ranks),
-		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
-	char *window = hier_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
-	int ret = 0;
+	int err = flow_open(f, false, 0);
 
-	if ((sent || call->recv.buf.pack) && !window)
-		return -ENOMEM;
-	a->at = call->recv.buf.pack ? window : call->recv.buf.addr;
-	a->whole = (struct coll_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
-	a->call.send = call->send;
-	if (sent) {
-		a->call.send.buf =
-			(struct coll_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
-					 .bytes = sent };
-		ret = call->send.buf.pack(call->send.buf.ctx, 0, sent, a->call.send.buf.addr);
-	}
-	if (!ret && call->in_place && call->recv.buf.pack)
-		ret = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
-					  window + own->off);
-	return ret;
+	if (!err && call->in_place && call->recv.buf.pack)
+		err = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
+					  f->bufs.recv + own->off);
+	a->at = f->bufs.recv;
+	return err;
 }
 
 static int begin_inside(struct allgather *a)
@@ -153,25 +129,23 @@ static int begin_inside(struct allgather *a)
 		return -ENOMEM;
 	for (int i = 0; i < n; i++)
 		a->near[i] = a->parts[hier_node_ranks(f->l, f->node)[i]];
-	a->call.kind = call->kind;
-	a->call.root = -1;
+	a->call = flow_call(f, call->kind);
 	a->call.in_place = call->in_place;
 	a->call.bytes = call->bytes;
-	a->call.name = call->name;
-	a->call.site = call->site;
+	a->call.send = call->send;
+	if (call->send.buf.pack)
+		a->call.send.buf = (struct coll_buf){ .addr = f->bufs.send,
+						      .bytes = f->bufs.send_bytes };
 	a->call.recv = (struct coll_side){ .buf = { .addr = a->at,
-						  .bytes = a->whole.bytes,
-						  .is_shared = !call->recv.buf.pack &&
-							       call->recv.buf.is_shared },
-					 .parts = a->near,
-					 .count = n };
-	a->down = a->call;
-	a->down.kind = COLL_BCAST;
-	a->down.root = f->l->place[f->acting];
-	a->down.bytes = a->whole.bytes;
-	a->down.send =
-		(struct coll_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
-	a->down.recv = (struct coll_side){ 0 };
+						    .bytes = f->bufs.recv_bytes,
+						    .is_shared = !call->recv.buf.pack &&
+								 call->recv.buf.is_shared },
+					   .parts = a->near,
+					   .count = n };
+	a->down = flow_call(f, COLL_BCAST);
+	a->down.bytes = f->bufs.recv_bytes;
+	a->down.send = flow_side(a->at, a->down.bytes, &a->whole);
+	a->down.send.buf.is_shared = a->call.recv.buf.is_shared;
 	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
 }
 
@@ -179,28 +153,19 @@ static int begin_inside(struct allgather *a)
 static int exchange_near(struct allgather *a)
 {
 	struct flow *f = a->f;
-	const struct coll_call *call = &f->t->call;
-	const struct coll_side *send = &a->call.send;
 	int ret;
 
-	if (f->s->local) {
-		ret = rt_collective(f->s->local, &a->call);
-		if (!ret) /* the exchange may have detached; the ring sends its result */
-			rt_complete_range(a->at, a->whole.bytes);
-		return ret;
-	}
-	if (call->in_place || !send->count)
-		return 0;
-	if (send->parts[0].bytes != a->parts[f->t->cs->rank].bytes)
-		return -EREMOTEIO;
-	memcpy(a->at + a->parts[f->t->cs->rank].off, (char *)send->buf.addr + send->parts[0].off,
-	       send->parts[0].bytes);
-	return 0;
+	if (!f->s->local)
+		return flow_copy_own(f);
+	ret = rt_collective(f->s->local, &a->call);
+	if (!ret) /* the exchange may have detached; the ring sends its result */
+		rt_complete_range(a->at, f->bufs.recv_bytes);
+	return ret;
 }
 
 static void begin(struct allgather *a, struct flow *f)
 {
-	int err = f->err;
+	int err;
 
 	*a = (struct allgather){
 		.f = f,
@@ -208,8 +173,7 @@ static void begin(struct allgather *a, struct flow *f)
 		.before = hier_acting(f->l, (f->node + f->l->nodes - 1) % f->l->nodes, -1),
 		.after = hier_acting(f->l, (f->node + 1) % f->l->nodes, -1),
 	};
-	if (!err)
-		err = set_buffers(a);
+	err = open_buffers(a);
 	if (!err && f->s->local)
 		err = begin_inside(a);
 	if (!err)
@@ -220,22 +184,6 @@ static void begin(struct allgather *a, struct flow *f)
 	}
 	a->recv = a->expect = place_first(a, false);
 	a->send = place_first(a, true);
-}
-
-static void end(struct allgather *a)
-{
-	struct flow *f = a->f;
-	const struct coll_buf *buf = &f->t->call.recv.buf;
-	int err = 0;
-
-	rt_pieces_end(f->inside);
-	free(a->near);
-	for (int r = 0; !f->err && buf->pack && r < f->l->ranks && !err; r++)
-		if (!f->t->call.in_place || r != f->t->cs->rank)
-			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes,
-					  a->at + a->parts[r].off);
-	if (err)
-		flow_fail(f, err);
 }
 
 /* ---- the ring ---------------------------------------------------------------------------- */
@@ -250,16 +198,16 @@ static void pass_inside(struct allgather *a, const struct place *p)
 
 static void expect(struct allgather *a)
 {
-	for (; !is_over(&a->expect) && a->expect.index < a->recv.index + SPAN_SLOTS;
+	for (; !is_end(&a->expect) && a->expect.index < a->recv.index + HIER_SLOTS;
 	     advance(&a->expect))
-		flow_recv(a->f, &a->recvs[a->expect.index % SPAN_SLOTS], segment(&a->expect),
+		flow_recv(a->f, &a->recvs[a->expect.index % HIER_SLOTS], segment(&a->expect),
 			  length_at(&a->expect), a->before, FLOW_DOWN);
 }
 
 /* A node can send its own data and the segments that have arrived. */
 static bool can_send(const struct allgather *a, const struct place *own_end)
 {
-	return !is_over(&a->send) &&
+	return !is_end(&a->send) &&
 	       (!a->send.step || a->send.index - own_end->index < a->recv.index);
 }
 
@@ -271,24 +219,24 @@ static void go_round(struct allgather *a, struct place *last)
 
 	while (!own_end.step)
 		advance(&own_end);
-	while (!is_over(&a->recv) || !is_over(&a->send)) {
-		struct post *in = &a->recvs[a->recv.index % SPAN_SLOTS],
-			    *out = &a->sends[a->send.index % SPAN_SLOTS];
+	while (!is_end(&a->recv) || !is_end(&a->send)) {
+		struct post *in = &a->recvs[a->recv.index % HIER_SLOTS],
+			    *out = &a->sends[a->send.index % HIER_SLOTS];
 
 		expect(a);
-		if (can_send(a, &own_end) && !out->is_there) {
+		if (can_send(a, &own_end) && !out->is_active) {
 			flow_send(a->f, out, segment(&a->send), length_at(&a->send), a->after,
 				  FLOW_DOWN);
 			advance(&a->send);
 			continue;
 		}
-		flow_wait_any(a->f, is_over(&a->recv) ? NULL : in,
+		flow_wait_any(a->f, is_end(&a->recv) ? NULL : in,
 			      can_send(a, &own_end) ? out : NULL);
-		if (is_over(&a->recv) || in->is_there)
+		if (is_end(&a->recv) || in->is_active)
 			continue;
 		*last = a->recv;
 		advance(&a->recv);
-		if (!is_over(&a->recv))
+		if (!is_end(&a->recv))
 			pass_inside(a, last);
 	}
 }
@@ -296,10 +244,10 @@ static void go_round(struct allgather *a, struct place *last)
 /* A rank that does not act gets each segment from the acting rank. */
 static void follow(struct allgather *a, struct place *last)
 {
-	while (!is_over(&a->recv)) {
+	while (!is_end(&a->recv)) {
 		*last = a->recv;
 		advance(&a->recv);
-		if (!is_over(&a->recv))
+		if (!is_end(&a->recv))
 			pass_inside(a, last);
 	}
 }
@@ -311,10 +259,10 @@ void hier_allgather(struct flow *f)
 	bool has_last;
 
 	begin(&a, f);
-	has_last = !is_over(&a.recv);
+	has_last = !is_end(&a.recv);
 	if (f->acts) {
 		go_round(&a, &last);
-		for (int i = 0; i < SPAN_SLOTS; i++)
+		for (int i = 0; i < HIER_SLOTS; i++)
 			flow_wait(f, &a.sends[i]);
 		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
@@ -323,5 +271,6 @@ void hier_allgather(struct flow *f)
 	}
 	if (has_last) /* the status precedes the last segment inside the node */
 		pass_inside(&a, &last);
-	end(&a);
+	flow_close(f);
+	free(a.near);
 }

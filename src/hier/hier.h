@@ -3,7 +3,7 @@
  * hier: collectives on communicators that span nodes (doc/adr/0027). rt moves bytes inside a node;
  * messages of the host MPI move bytes between nodes.
  *
- *   MPI_Init        hier_meet()      the ranks of the job tell each other their nodes
+ *   MPI_Init        hier_bootstrap()      the ranks of the job tell each other their nodes
  *   first call      hier_create()    collective: message communicator, node group
  *   each call       hier_serve()     bcast.c ...: executes the schedule of layout.h
  *
@@ -36,11 +36,11 @@ struct hier_comm {
 	MPI_Comm wire;          /* all ranks; carries messages of Sluice only */
 	MPI_Comm near;          /* ranks of this node; exists while the node group is made */
 	struct rt_comm *local;  /* NULL: this rank is alone on its node */
-	char *window;           /* staging memory, reused by every call */
-	uint64_t window_bytes;
+	char *staging;          /* memory reused by every call */
+	uint64_t staging_bytes;
 	uint64_t segment_bytes;
-	char *spare;            /* one segment of garbage: buffer of a failed call */
-	struct post *posts;     /* SPAN_SLOTS for each rank */
+	char *dummy;            /* one segment; buffer of the messages of a failed call */
+	struct post *posts;     /* HIER_SLOTS for each rank */
 	struct hier_thread *thread; /* executes nonblocking calls; NULL on every rank: the host
 				       MPI executes them */
 	bool has_failed;        /* messages may still be in flight */
@@ -48,43 +48,31 @@ struct hier_comm {
 
 /* Exchanges the node of every rank, if SLUICE_HIER is on. Context: collective over
  * MPI_COMM_WORLD, after MPI_Init. */
-void hier_meet(void);
+void hier_bootstrap(void);
 /* Returns: at least `bytes` bytes of staging memory, valid until the next call; NULL: out of
  * memory. */
-char *hier_window(struct hier_comm *s, uint64_t bytes);
-
-/* ---- plain.c: buffers without gaps ------------------------------------------------------- */
-
-/* Buffers of a call without gaps: the program's own, or packed copies. The parts keep their
- * offsets. */
-struct plain {
-	char *send, *recv; /* NULL: the rank has no such buffer, or the call has failed */
-	uint64_t send_bytes, recv_bytes;
-	char *more;        /* scratch memory of more_bytes bytes */
-};
-
-/* Fills *out. copies_send: the send buffer is copied because the receive buffer may overlap it.
- * Returns: 0 or -errno. */
-int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out);
-/* Unpacks received parts into the program's buffer, except part `but` (-1: none). A failed call
- * unpacks nothing. */
-void plain_end(struct flow *f, const struct plain *p, int but);
-/* Copies the rank's own part from send to recv. Returns: 0, or -EREMOTEIO when the lengths
- * differ. */
-int plain_copy_own(const struct flow *f, const struct plain *p);
+char *hier_staging(struct hier_comm *s, uint64_t bytes);
 
 /* ---- flow.c: one call -------------------------------------------------------------------- */
 
-#define SPAN_SLOTS 4 /* segments in flight over one link */
+#define HIER_SLOTS 4 /* segments in flight over one link */
 
 /* A message in flight. */
 struct post {
 	MPI_Request request;
 	uint64_t segment;
-	bool is_there;
+	bool is_active;
 };
 
 enum flow_tag { FLOW_DOWN = 1, FLOW_UP, FLOW_STATUS };
+
+/* The buffers of a call without gaps: the program's own, or packed copies. The parts keep their
+ * offsets. */
+struct flow_bufs {
+	char *send, *recv; /* NULL: the rank has no such buffer, or the call has failed */
+	uint64_t send_bytes, recv_bytes;
+	char *more;        /* further staging memory */
+};
 
 /* One call on this rank. */
 struct flow {
@@ -95,12 +83,16 @@ struct flow {
 	int node;               /* node of this rank */
 	int acting;             /* acting rank of that node */
 	bool acts;              /* this rank is the acting rank */
-	int parent, children[SPAN_CHILDREN],
+	int parent, children[HIER_CHILDREN],
 		child_count;    /* acting ranks of the tree; -1: none */
 	int code;               /* error code of the host MPI, or 0 */
 	int err;                /* first error, -errno; or 0 */
 	struct hier_thread *by; /* the thread that executes the call; NULL: the program's */
+	struct flow_bufs bufs;
 	struct rt_pieces *inside; /* steps inside the node; NULL: this rank is alone there */
+	struct coll_call near;    /* of exchanges inside the node */
+	int *partners;            /* of one exchange: ranks, and the part of each */
+	struct coll_part *parts;
 };
 
 /* Records the first error of the call and tells the other ranks of the node. */
@@ -114,15 +106,11 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 void flow_wait(struct flow *f, struct post *p); /* returns at once when nothing is in flight */
 /* Waits until one of two messages is complete. NULL counts as complete. */
 void flow_wait_any(struct flow *f, struct post *a, struct post *b);
-/* Runs one step of a collective inside the node. After an error it does nothing. */
-void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
-	      uint64_t bytes);
-void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x);
 /* Ends the links: receives the status of every rank in `from`, and sends the combined status to
  * every rank in `to`. */
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
 /* Combines the status of all acting ranks. Each acting rank learns whether any rank failed. */
-void flow_meet(struct flow *f);
+void flow_agree(struct flow *f);
 
 /* Executes a blocking call. Returns: true, and *rc for the program; false on every rank: the
  * host MPI executes the call. */
@@ -132,6 +120,34 @@ bool hier_suits(const struct coll_op *t);
 /* Executes a prepared call; err: result of the preparation. coll_complete() must follow.
  * Returns: 0 or -errno. */
 int hier_work(struct coll_op *t, int err, struct hier_thread *by);
+
+/* ---- buffers.c --------------------------------------------------------------------------- */
+
+/* Opens the buffers of the call, with more_bytes bytes of further memory. copies_send: the send
+ * buffer is copied because the receive buffer may overlap it. Returns: 0 or -errno. */
+int flow_open(struct flow *f, bool copies_send, uint64_t more_bytes);
+/* Copies the rank's own part from send to recv. Returns: 0, or -EREMOTEIO when the lengths
+ * differ. */
+int flow_copy_own(const struct flow *f);
+/* Ends the steps inside the node, and unpacks the received parts into the program's buffer. A
+ * failed call unpacks nothing. */
+void flow_close(struct flow *f);
+/* Returns: a collective inside the node, without buffers; the acting rank is its root. */
+struct coll_call flow_call(const struct flow *f, enum coll kind);
+/* Returns: a side of one part, *part, which must live as long. */
+struct coll_side flow_side(void *addr, uint64_t bytes, struct coll_part *part);
+/* Runs one step of a collective inside the node. After an error it does nothing. */
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
+	      uint64_t bytes);
+/* Opens f->inside for exchanges between parts of two buffers; longest_bytes: as of
+ * rt_exchanges_begin(). Returns: 0 or -errno. */
+int flow_open_exchanges(struct flow *f, struct coll_buf send, struct coll_buf recv,
+			uint64_t longest_bytes);
+/* Runs one exchange. After an error it does nothing. */
+void flow_exchange(struct flow *f, const struct rt_exchange *x);
+/* Runs an exchange in which this rank sends (or receives) the first n f->parts to (from)
+ * f->partners. */
+void flow_move(struct flow *f, bool is_sender, int n);
 
 /* ---- request.c: nonblocking calls -------------------------------------------------------- */
 
@@ -144,7 +160,7 @@ void hier_thread_end(struct hier_thread *t);
 bool hier_thread_pause(struct hier_thread *t, bool has_moved);
 
 /* Returns: whether hier admits the nonblocking call. All ranks get the same answer. */
-bool hier_takes_requests(const struct coll_op *t);
+bool hier_admits_request(const struct coll_op *t);
 /* Queues a call in the order of calls on the communicator; err: result of the preparation.
  * Returns: 0, or -errno: the call has ended. Owner: hier keeps t until hier_next_done() returns
  * its owner. */

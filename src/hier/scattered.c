@@ -12,7 +12,6 @@
  * all-to-all, both ends of a step use one order of segments.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -20,12 +19,11 @@
 
 struct scattered {
 	struct flow *f;
-	struct plain plain;
 	uint64_t sum_bytes;   /* of the parts of all ranks here */
-	char *sum, *out, *in; /* of the acting rank; out and in: SPAN_SLOTS segments each */
-	struct coll_call up, down; /* inside the node: reduction, delivery */
+	char *sum, *out, *in; /* of the acting rank; out and in: HIER_SLOTS segments each */
+	struct coll_call up;  /* the reduction inside the node */
 	struct coll_part part, sum_part;
-	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
+	struct post sends[HIER_SLOTS], recvs[HIER_SLOTS];
 };
 
 /* A segment of the result of one rank of a node. */
@@ -48,7 +46,7 @@ static uint64_t bytes_of(const struct flow *f, int rank)
 }
 
 static int rank_at(const struct unit *u) { return hier_node_ranks(u->d->f->l, u->node)[u->member]; }
-static bool is_over(const struct unit *u)
+static bool is_end(const struct unit *u)
 {
 	return u->member >= hier_node_size(u->d->f->l, u->node);
 }
@@ -56,7 +54,7 @@ static uint64_t length(const struct unit *u)
 {
 	return base_min_u64(bytes_of(u->d->f, rank_at(u)) - u->at, u->d->f->cut.segment);
 }
-static uint64_t slot(const struct unit *u) { return u->index % SPAN_SLOTS * u->d->f->cut.segment; }
+static uint64_t slot(const struct unit *u) { return u->index % HIER_SLOTS * u->d->f->cut.segment; }
 /* Offset in the contribution of each rank. */
 static uint64_t offset(const struct unit *u)
 {
@@ -65,7 +63,7 @@ static uint64_t offset(const struct unit *u)
 
 static void settle(struct unit *u)
 {
-	while (!is_over(u) && u->at >= bytes_of(u->d->f, rank_at(u))) {
+	while (!is_end(u) && u->at >= bytes_of(u->d->f, rank_at(u))) {
 		u->at = 0;
 		u->member++;
 	}
@@ -99,15 +97,14 @@ static void come_together(struct scattered *d, const struct unit *u, uint64_t to
 	if (f->s->local)
 		flow_run(f, f->inside, offset(u), to, length(u));
 	else
-		memcpy(d->sum + to, d->plain.send + offset(u), length(u));
+		memcpy(d->sum + to, d->f->bufs.send + offset(u), length(u));
 }
 
 /* The acting rank delivers the part of each rank. */
-static void hand_out(struct scattered *d, int *partners, struct coll_part *parts)
+static void hand_out(struct scattered *d)
 {
 	struct flow *f = d->f;
 	const struct coll_part *own = f->t->call.recv.parts;
-	struct rt_exchange x = { 0 };
 	uint64_t at = 0;
 	int n = 0;
 
@@ -116,56 +113,31 @@ static void hand_out(struct scattered *d, int *partners, struct coll_part *parts
 		uint64_t bytes = bytes_of(f, rank);
 
 		if (f->acts && rank == f->acting && bytes)
-			memcpy(d->plain.recv + own->off, d->sum + at, bytes);
+			memcpy(d->f->bufs.recv + own->off, d->sum + at, bytes);
 		if (f->acts ? rank != f->acting : rank == f->t->cs->rank) {
-			parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
-			partners[n++] = f->acts ? k : f->l->place[f->acting];
+			f->parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
+			f->partners[n++] = f->acts ? k : f->l->place[f->acting];
 		}
 		at += bytes;
 	}
-	if (f->acts)
-		x = (struct rt_exchange){ .targets = partners, .sent = parts, .target_count = n };
-	else
-		x = (struct rt_exchange){ .sources = partners,
-					  .received = parts,
-					  .source_count = n };
-	flow_exchange(f, f->inside, &x);
-}
-
-static int open_down(struct scattered *d)
-{
-	struct flow *f = d->f;
-
-	rt_pieces_end(f->inside);
-	f->inside = NULL;
-	d->down = (struct coll_call){
-		.kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site
-	};
-	if (f->acts)
-		d->down.send.buf = (struct coll_buf){ .addr = d->sum, .bytes = d->sum_bytes };
-	else
-		d->down.recv.buf =
-			(struct coll_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
-	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside)
-			   : 0;
+	flow_move(f, f->acts, n);
 }
 
 static void end(struct scattered *d)
 {
 	struct flow *f = d->f;
-	size_t n = (size_t)hier_node_size(f->l, f->node);
-	int *partners = malloc(n * sizeof(*partners));
-	struct coll_part *parts = malloc(n * sizeof(*parts));
-	int err = f->err ? 0 : partners && parts ? open_down(d) : -ENOMEM;
+	struct coll_buf sum = { .addr = d->sum, .bytes = d->sum_bytes };
+	struct coll_buf recv = { .addr = f->bufs.recv, .bytes = f->bufs.recv_bytes };
+	struct coll_buf none = { 0 };
+	int err = f->err ? 0
+			 : flow_open_exchanges(f, f->acts ? sum : none, f->acts ? none : recv,
+					       d->sum_bytes);
 
 	if (err)
 		flow_fail(f, err);
 	if (!f->err)
-		hand_out(d, partners, parts);
-	rt_pieces_end(f->inside);
-	free(partners);
-	free(parts);
-	plain_end(f, &d->plain, -1);
+		hand_out(d);
+	flow_close(f);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -173,40 +145,28 @@ static void end(struct scattered *d)
 static int begin_inside(struct scattered *d)
 {
 	struct flow *f = d->f;
-	const struct coll_call *call = &f->t->call;
-	uint64_t gathered = d->sum_bytes + SPAN_SLOTS * f->cut.segment;
+	uint64_t gathered = d->sum_bytes + HIER_SLOTS * f->cut.segment;
 
-	d->part = (struct coll_part){ 0, d->plain.send_bytes };
-	d->sum_part = (struct coll_part){ 0, gathered };
-	d->up = (struct coll_call){
-		.kind = COLL_REDUCE,
-		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes },
-			  .parts = &d->part,
-			  .count = 1 },
-		.bytes = d->plain.send_bytes,
-		.reduce = call->reduce,
-		.name = call->name,
-		.site = call->site,
-	};
+	d->up = flow_call(f, COLL_REDUCE);
+	d->up.send = flow_side(f->bufs.send, f->bufs.send_bytes, &d->part);
+	d->up.bytes = f->bufs.send_bytes;
+	d->up.reduce = f->t->call.reduce;
 	if (f->acts)
-		d->up.recv = (struct coll_side){ .buf = { .addr = d->sum, .bytes = gathered },
-					       .parts = &d->sum_part,
-					       .count = 1 };
+		d->up.recv = flow_side(d->sum, gathered, &d->sum_part);
 	return f->s->local ? rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &f->inside) : 0;
 }
 
 static void begin(struct scattered *d, struct flow *f)
 {
-	uint64_t slots = SPAN_SLOTS * f->cut.segment;
+	uint64_t slots = HIER_SLOTS * f->cut.segment;
 	int err;
 
 	*d = (struct scattered){ .f = f };
 	for (int k = 0; k < hier_node_size(f->l, f->node); k++)
 		d->sum_bytes += bytes_of(f, hier_node_ranks(f->l, f->node)[k]);
-	err = plain_begin(f, false, f->acts ? d->sum_bytes + 2 * slots : 0, &d->plain);
+	err = flow_open(f, false, f->acts ? d->sum_bytes + 2 * slots : 0);
 	if (!err && f->acts) {
-		d->sum = d->plain.more;
+		d->sum = f->bufs.more;
 		d->out = d->sum + d->sum_bytes;
 		d->in = d->out + slots;
 	}
@@ -220,16 +180,16 @@ static void begin(struct scattered *d, struct flow *f)
 
 static char *passing(const struct scattered *d, char *slots, const struct unit *u)
 {
-	return slots && !d->f->err ? slots + slot(u) : d->f->s->spare;
+	return slots && !d->f->err ? slots + slot(u) : d->f->s->dummy;
 }
 
 static void expect(struct scattered *d, struct unit *u, int from)
 {
 	struct flow *f = d->f;
 
-	if (!f->acts || is_over(u))
+	if (!f->acts || is_end(u))
 		return;
-	flow_recv(f, &d->recvs[u->index % SPAN_SLOTS], passing(d, d->in, u), length(u),
+	flow_recv(f, &d->recvs[u->index % HIER_SLOTS], passing(d, d->in, u), length(u),
 		  hier_acting(f->l, from, -1), FLOW_UP);
 	advance(u);
 }
@@ -237,7 +197,7 @@ static void expect(struct scattered *d, struct unit *u, int from)
 static void send_unit(struct scattered *d, struct unit *u)
 {
 	struct flow *f = d->f;
-	struct post *p = &d->sends[u->index % SPAN_SLOTS];
+	struct post *p = &d->sends[u->index % HIER_SLOTS];
 
 	flow_wait(f, p);
 	come_together(d, u, d->sum_bytes + slot(u));
@@ -253,7 +213,7 @@ static void add_unit(struct scattered *d, struct unit *u)
 	const struct coll_reduce *reduce = &f->t->call.reduce;
 	int err = 0;
 
-	flow_wait(f, &d->recvs[u->index % SPAN_SLOTS]);
+	flow_wait(f, &d->recvs[u->index % HIER_SLOTS]);
 	if (f->acts && !f->err)
 		err = reduce->combine(reduce->ctx, d->in + slot(u), d->sum + u->sum_at,
 				    length(u) / reduce->element_bytes);
@@ -269,17 +229,17 @@ static void run_step(struct scattered *d, int step)
 	struct unit out = first_of(d, (f->node + step) % nodes), in = first_of(d, f->node),
 		    expected = in;
 
-	for (int i = 0; i < SPAN_SLOTS; i++)
+	for (int i = 0; i < HIER_SLOTS; i++)
 		expect(d, &expected, from);
-	while (!is_over(&out) || !is_over(&in)) {
-		if (!is_over(&out))
+	while (!is_end(&out) || !is_end(&in)) {
+		if (!is_end(&out))
 			send_unit(d, &out);
-		if (is_over(&in))
+		if (is_end(&in))
 			continue;
 		add_unit(d, &in);
 		expect(d, &expected, from);
 	}
-	for (int i = 0; i < SPAN_SLOTS; i++)
+	for (int i = 0; i < HIER_SLOTS; i++)
 		flow_wait(d->f, &d->sends[i]);
 }
 
@@ -288,11 +248,11 @@ void hier_scattered(struct flow *f)
 	struct scattered d;
 
 	begin(&d, f);
-	for (struct unit u = first_of(&d, f->node); !is_over(&u); advance(&u))
+	for (struct unit u = first_of(&d, f->node); !is_end(&u); advance(&u))
 		come_together(&d, &u, u.sum_at);
 	for (int step = 1; step < f->l->nodes; step++)
 		run_step(&d, step);
 	if (f->acts)
-		flow_meet(f);
+		flow_agree(f);
 	end(&d); /* the other ranks here learn of an error */
 }

@@ -101,6 +101,9 @@ uint64_t os_node_id(void);
  * a zombie. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
 uint64_t os_random_u64(void);
+/* Writes the folder of the file that contains this code, libsluice.so or the program, with links
+ * resolved. Returns: 0, -ENOENT or -ENAMETOOLONG. */
+int os_own_folder(char *out, size_t cap);
 
 /* Writes this kind of machine as text, equal on equal machines and from boot to boot: processor,
  * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */

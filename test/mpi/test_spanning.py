@@ -247,7 +247,7 @@ def test_segments_shorter_than_a_node_has_ranks(get_mpi):
           ['few_bytes'], True)
 
 
-@pytest.mark.parametrize('fault, is_served', [('hier_meet:1', False), ('hier_thread:1', True)])
+@pytest.mark.parametrize('fault, is_served', [('hier_bootstrap:1', False), ('hier_thread:1', True)])
 def test_one_rank_lacks_something(fault, is_served, get_mpi):
     """Then nothing of the kind is served anywhere."""
     name = 'requests_over_nodes'

@@ -61,7 +61,7 @@ UNIT_TEST(fault_probe_tells_what_is_wrong_with_the_inner_engine)
 
 	engine_case_options(&e, NULL);
 	CHECK_EQ(e.ops->probe(reason, sizeof reason), -ENODEV);
-	CHECK_STR(reason, "no CPU is spare for a worker");
+	CHECK_STR(reason, "no unused CPU for a worker");
 }
 
 /* ---- what it does ------------------------------------------------------------------------ */

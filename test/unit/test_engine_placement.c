@@ -44,9 +44,9 @@ UNIT_TEST(an_engine_that_is_not_picked_says_why)
 
 	CHECK(!load("SLUICE_WORKERS=0", NULL));
 	CHECK_STR(picked("auto", reason, sizeof reason), ""); /* the choice is not `fault` */
-	CHECK_STR(reason, "sw: no CPU is spare for a worker");
+	CHECK_STR(reason, "sw: no unused CPU for a worker");
 	CHECK_STR(picked("sw", reason, sizeof reason), "");
-	CHECK_STR(reason, "sw: no CPU is spare for a worker");
+	CHECK_STR(reason, "sw: no unused CPU for a worker");
 	CHECK_STR(picked("none", reason, sizeof reason), "");
 	CHECK_STR(reason, "SLUICE_ENGINE=none");
 }

@@ -45,7 +45,7 @@ struct trial_early {
 		workers[TRIAL_WAYS];
 	size_t guard_count, call_count, engine_count, worker_count;
 	int nodes;           /* entries of `channels`, at most TRIAL_NODES */
-	int spare_cpus;      /* that a program of one rank leaves to worker threads */
+	int unused_cpus;     /* CPUs that a program of one rank leaves to worker threads */
 	bool is_complete;    /* false: a child ended without a result */
 	char guard[24], engine[24]; /* the choices for a program; "none" */
 };

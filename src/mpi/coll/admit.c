@@ -11,13 +11,12 @@
 #include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
-#define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define NOT_SERVED "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW                                                                                     \
-	"it wins in buffers that are used again only, which these are not on all ranks so far"
+#define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
-#define IS_WRONG "its arguments name nothing that can be moved"
+#define IS_WRONG "the arguments describe no data to move"
 
 static bool has_root(enum coll kind)
 {
@@ -29,7 +28,7 @@ static bool has_root(enum coll kind)
 
 /* Finds the communicator's state. Local. Returns: false: pass the call on, or, with *rc set, the
  * host MPI has already reported an error. */
-static bool look_at_comm(struct coll_op *t, int *rc)
+static bool check_comm(struct coll_op *t, int *rc)
 {
 	const struct coll_args *args = &t->args;
 	struct comm_state *cs;
@@ -39,7 +38,8 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 	*rc = comm_state_get(args->comm, &cs);
 	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
 	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
-		return trace_rejected("not inside a group of at least two ranks");
+		return trace_rejected(
+			"no intracommunicator of two ranks or more, or no valid root");
 	if (cs->is_decided && !cs->rt && !cs->multinode)
 		return trace_rejected(NOT_SERVED);
 	t->cs = cs;
@@ -48,7 +48,7 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 }
 
 /* Interprets MPI_IN_PLACE: see struct coll_call. */
-static void look_at_place(struct coll_op *t)
+static void resolve_in_place(struct coll_op *t)
 {
 	struct coll_args *args = &t->args;
 	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
@@ -65,7 +65,7 @@ static void look_at_place(struct coll_op *t)
 }
 
 /* Returns: whether the gate admits calls of this size. */
-static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
+static bool gate_admits(const struct coll_gate *gate, uint64_t bytes)
 {
 	switch (policy_admit(gate, bytes)) {
 	case ADMIT_NOT_SMALL:
@@ -89,15 +89,15 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	if (own && !is_admitted(gate, own_bytes))
+	if (own && !gate_admits(gate, own_bytes))
 		return false;
-	if (!look_at_comm(t, rc))
+	if (!check_comm(t, rc))
 		return false;
-	look_at_place(t);
+	resolve_in_place(t);
 	if (!bufrefs_init(t))
 		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (!is_admitted(gate, t->bytes))
+	if (!gate_admits(gate, t->bytes))
 		return false;
 	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
 	       trace_rejected(IS_WRONG);
@@ -125,7 +125,7 @@ int coll_prepare(struct coll_op *t)
 }
 
 /* Turns rt's result into the program's, through the communicator's error handler. */
-static int conclude(MPI_Comm comm, int err)
+static int report(MPI_Comm comm, int err)
 {
 	int code = err == -EREMOTEIO ? abi.err_truncate
 		   : err == -ENOMEM  ? abi.err_no_mem
@@ -139,7 +139,7 @@ static int conclude(MPI_Comm comm, int err)
 
 /* Sluice has executed the other ranks' parts. The host MPI copies the root's part of the gather
  * and reports its error. */
-static int conclude_odd(const struct coll_op *t)
+static int report_mismatch(const struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
 	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
@@ -147,7 +147,7 @@ static int conclude_odd(const struct coll_op *t)
 	int rc;
 
 	if (scratch_comm(&scratch))
-		return conclude(t->args.comm, -EIO);
+		return report(t->args.comm, -EIO);
 	bypass++;
 	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
 						   (char *)recv->at + at, recv->count, recv->type,
@@ -158,21 +158,21 @@ static int conclude_odd(const struct coll_op *t)
 	return rc;
 }
 
-static int conclude_both(const struct coll_op *t, int err, int sides)
+static int report_both(const struct coll_op *t, int err, int sides)
 {
 	if (!err)
 		err = sides;
-	return !err && t->has_root_mismatch ? conclude_odd(t) : conclude(t->args.comm, err);
+	return !err && t->has_root_mismatch ? report_mismatch(t) : report(t->args.comm, err);
 }
 
-int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
+int coll_complete(struct coll_op *t, int err) { return report_both(t, err, bufrefs_close(t)); }
 
 int coll_complete_turn(struct coll_op *t, int err)
 {
-	return conclude_both(t, err, bufrefs_flush(t));
+	return report_both(t, err, bufrefs_flush(t));
 }
 
-void coll_count_decision(enum coll kind, bool is_taken)
+void coll_count_decision(enum coll kind, bool is_admitted)
 {
 	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
@@ -187,7 +187,7 @@ void coll_count_decision(enum coll kind, bool is_taken)
 		},
 	};
 
-	base_count(counters[is_taken][kind], 1);
+	base_count(counters[is_admitted][kind], 1);
 }
 
 /* A call that gains from Sluice only when its buffers are used again: the program may never
@@ -205,7 +205,7 @@ static int prepare_and_run(struct coll_op *t)
 {
 	int err = coll_prepare(t), ret;
 
-	ret = rt_takes(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
@@ -244,20 +244,55 @@ static bool run(struct coll_args *args, int *rc)
 	return true;
 }
 
+/* ---- trace ------------------------------------------------------------------------------- */
+
+static uint64_t size_of(uintptr_t type)
+{
+	return types_bytes((MPI_Datatype)type, 1);
+}
+
+bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
+{
+	const struct arg_buf *own = trace_is_on() ? args_message(args) : NULL;
+	bool is_off = gate->from == UINT64_MAX;
+
+	if (!trace_is_on())
+		return false;
+	if (!is_off && own && own->count > 0 &&
+	    types_is_small(own->type, (uint64_t)own->count, gate->from)) {
+		args->traced_since = trace_small_begin(args->name, args->caller,
+						       __builtin_frame_address(0),
+						       (uint64_t)own->count, (uintptr_t)own->type,
+						       size_of);
+		return true;
+	}
+	args->is_traced = true;
+	trace_call_begin(args->name, args->caller, __builtin_frame_address(0));
+	if (is_off)
+		trace_rejected("SLUICE_COLL turns this collective off");
+	return false;
+}
+
+int coll_trace_end(const struct coll_args *args, int rc)
+{
+	if (base_unlikely(args->is_traced))
+		return trace_call_end(rc);
+	if (base_unlikely(args->traced_since))
+		trace_small_end(args->traced_since);
+	return rc;
+}
+
+/* ---- the whole of a blocking call ---------------------------------------------------------- */
+
 bool coll_execute(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
-	const struct arg_buf *own = args_message(args);
-	bool is_small = own ? traced_begin(&args->traced, args->name, args->caller, own->type,
-					   own->count, gate->from)
-			    : traced_begin(&args->traced, args->name, args->caller,
-					   abi.datatype_null, 0, gate->from);
 
-	if (is_small || coll_gate_is_closed(gate))
+	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
 	if (run(args, rc)) {
-		traced_end(&args->traced, *rc);
+		coll_trace_end(args, *rc);
 		return true;
 	}
 	coll_count_decision(args->kind, false);
@@ -266,8 +301,8 @@ bool coll_execute(struct coll_args *args, int *rc)
 
 int coll_passed(const struct coll_args *args, int rc)
 {
-	if (base_unlikely(args->traced.is_call) && trace_is_on() &&
+	if (base_unlikely(args->is_traced) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
 		trace_bytes(args_message_bytes(args)); /* passed on before op->bytes is known */
-	return traced_end(&args->traced, rc);
+	return coll_trace_end(args, rc);
 }
