@@ -21,10 +21,10 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 
 # Functions that the kernel calls, that are called through pointers, or that rt/ calls inside
 # touched().
-ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
+ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
          'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
-         'guard_complete_all_sig', 'guard_tidy_sig',
+         'guard_complete_all_sig', 'guard_tidy_sig', 'guard_openings_sig',
          'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end',
          'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',

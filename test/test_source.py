@@ -139,8 +139,8 @@ def test_layers_check_finds_included_sources(tmp_path):
 
 @pytest.mark.parametrize('path, tests', [
     ('src/xfer/protocol.c', ['test/unit/test_xfer_protocol.c', 'test/mpi/test_semantics.py', 'unit_xfer']),
-    ('src/guard/fault.c', ['test/unit/test_guard_fault.c', 'test/mpi/test_early.py',
-                           'test/mpi/programs/early_touch.c']),
+    ('src/sud/fault.c', ['test/unit/test_sud_fault.c', 'test/mpi/test_early.py',
+                         'test/mpi/programs/early_touch.c']),
     ('tools/sluice/goal_sim.c', ['test/tools/test_cli_goal_sim.py']),
     ('test/mpi/programs/memory.c', ['test/mpi/test_memory.py', 'test/mpi/quick.py']),
 ])
