@@ -2,6 +2,8 @@
 /* Identity of this machine and process, and random numbers. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,19 +119,17 @@ int os_machine_text(char *out, size_t cap)
 	return (int)used + n;
 }
 
-int os_object_folder(const void *addr, char *out)
+int os_own_folder(char *out, size_t cap)
 {
-	const char *name;
-	Dl_info object;
+	char real[PATH_MAX];
+	struct link_map *map;
+	Dl_info info;
 
-	if (!dladdr(addr, &object) || !object.dli_fname)
+	if (!dladdr1((void *)&os_own_folder, &info, (void **)&map, RTLD_DL_LINKMAP))
 		return -ENOENT;
-	/* The loader knows the program by argv[0] only, which a shell does not complete to a path.
-	 */
-	name = strcmp(object.dli_fname, program_invocation_name) ? object.dli_fname
-								 : "/proc/self/exe";
-	if (!realpath(name, out))
-		return -errno;
-	*strrchr(out, '/') = '\0';
-	return 0;
+	/* l_name is empty for a program, whose dli_fname is argv[0], perhaps without a folder */
+	if (!realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", real))
+		return -ENOENT;
+	*strrchr(real, '/') = '\0';
+	return snprintf(out, cap, "%s", real) < (int)cap ? 0 : -ENAMETOOLONG;
 }

@@ -125,9 +125,8 @@ static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 {
 	static const char *const places[] = { WORKER_FROM_LIB, WORKER_FROM_BIN, WORKER_FROM_BUILD };
 	char folder[PATH_MAX];
-	int ret = os_object_folder((void *)&worker_probe, folder);
 
-	for (size_t i = 0; !ret && i < BASE_ARRAY_LEN(places); i++)
+	for (size_t i = 0; i < BASE_ARRAY_LEN(places) && !os_own_folder(folder, sizeof folder); i++)
 		if (snprintf(out, cap, "%s/%s", folder, places[i]) < (int)cap && !access(out, X_OK))
 			return 0;
 	snprintf(reason, reason_cap, "sluice-worker does not exist or cannot be executed");

@@ -30,16 +30,6 @@ def section(text, start):
     return next(lines for head, lines in sections(text).items() if head.startswith(start))
 
 
-def test_a_sluice_found_in_path_finds_its_parts(tmp_path):
-    """The loader knows such a program as "sluice" only: the worker process and the figures lie elsewhere."""
-    by_name = sluice('info', '--json', program='sluice', cwd=tmp_path,
-                     env={'PATH': f'{SLUICE.parent}:{os.environ["PATH"]}'})
-    found, expected = json.loads(by_name.stdout), info_json()
-    assert found['figures'] == expected['figures'] and '/bin/../share/' in found['figures']
-    assert [(w['name'], w['works']) for w in found['workers']] == \
-        [(w['name'], w['works']) for w in expected['workers']]
-
-
 def test_text_and_json_have_the_same_content(tools):
     env = {'PATH': f'{tools}/mpi/bin:{os.environ["PATH"]}', 'SLUICE_LOG': 'warn'}
     text = sluice('info', env=env).stdout

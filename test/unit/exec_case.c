@@ -109,7 +109,7 @@ static void leave(struct exec_run *run)
 	exec_detach(run);
 	node_wait_init(&w);
 	while (!exec_is_complete(run)) {
-		ret = exec_advance(run, 0);
+		ret = exec_advance(run);
 		if (ret == 1)
 			continue;
 		CHECK_EQ(ret, 0);

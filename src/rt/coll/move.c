@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A blocking collective that moves data: opens the buffers, and runs the schedule piece by piece. */
+/* A blocking collective that moves data: opens the buffers, and runs it piece by piece. */
 #include <errno.h>
 
 #include "rt/coll/run.h"
@@ -35,7 +35,7 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buf
 	int rank = node_rank(c->group), own = own_part(call, rank), ret = 0;
 	bool one_buffer = own >= 0 && coll_pattern(call->kind) == COLL_ALLGATHER;
 	bool is_leaf = call->kind == COLL_BCAST && rank != call->root;
-	struct coll_shape shape = run_shape(c, call);
+	struct exec_shape shape = run_shape(call);
 	struct buffer none = { 0 };
 
 	shape.send = c->parts[0];
@@ -98,7 +98,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 	if (run_own_part_fits(call, rank))
 		ret = open_buffers(c, call, &b, piece);
 	d = detach_describe(c, call, &b, piece >= call->bytes);
-	reuse_note(c, !b.send.is_unmapped && !b.recv.is_unmapped);
+	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, rank == call->root);
 	/* a call that is not cut runs once, also when this rank has nothing to move */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

@@ -68,7 +68,7 @@ int rt_exchanges_begin(struct rt_comm *c, const struct coll_call *call, uint64_t
 
 static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
 {
-	struct coll_shape shape = run_shape(p->comm, p->call);
+	struct exec_shape shape = run_shape(p->call);
 	struct coll_part part = { at, bytes };
 
 	shape.send = &part;
@@ -92,10 +92,8 @@ static int run_exchange(struct rt_pieces *p, const struct rt_exchange *x)
 {
 	struct rt_comm *c = p->comm;
 	struct buffers *b = &p->buffers;
-	struct coll_shape shape = {
+	struct exec_shape shape = {
 		.kind = COLL_NEIGHBOR_ALLTOALL,
-		.rank = node_rank(c->group),
-		.ranks = node_size(c->group),
 		.send = c->parts[0],
 		.recv = c->parts[1],
 		.sources = x->sources,

@@ -33,12 +33,10 @@ struct exec_call run_describe(const struct rt_comm *c, const char *name, const s
 	};
 }
 
-struct coll_shape run_shape(const struct rt_comm *c, const struct coll_call *call)
+struct exec_shape run_shape(const struct coll_call *call)
 {
-	return (struct coll_shape){
+	return (struct exec_shape){
 		.kind = call->kind,
-		.rank = node_rank(c->group),
-		.ranks = node_size(c->group),
 		.root = call->root,
 		.send = call->send.parts,
 		.recv = call->recv.parts,
@@ -128,15 +126,13 @@ static int run(struct rt_comm *c, const struct exec_call *call, struct buffer *s
 	return detach_or_wait(c, r, d);
 }
 
-int run_parts(struct rt_comm *c, const struct coll_shape *shape, const char *name,
+int run_parts(struct rt_comm *c, const struct exec_shape *shape, const char *name,
 	      struct buffer *send, struct buffer *recv, struct detach *d)
 {
 	struct exec_call call = run_describe(c, name, send, recv);
-	struct coll_schedule schedule;
-	int ret = coll_build(shape, c->ops, coll_ops_max(node_size(c->group)), &schedule);
 
-	call.schedule = &schedule;
-	return ret ? ret : run(c, &call, send, recv, d);
+	call.shape = shape;
+	return run(c, &call, send, recv, d);
 }
 
 int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,

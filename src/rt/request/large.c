@@ -10,8 +10,6 @@
 #include "rt/coll/run.h"
 #include "rt/request/request.h"
 
-/* ---- the schedule, for all starts -------------------------------------------------------- */
-
 static int create_starts(struct rt_request *r)
 {
 	if (!request_is(r, COLL_REDUCE_SCATTER))
@@ -23,31 +21,10 @@ static int create_starts(struct rt_request *r)
 	return 0;
 }
 
-static void destroy(struct rt_request *r)
+static void destroy_starts(struct rt_request *r)
 {
-	free(r->schedule.ops);
 	free(r->starts);
-	r->schedule = (struct coll_schedule){ 0 };
 	r->starts = NULL;
-}
-
-static int create_schedule(struct rt_request *r)
-{
-	uint32_t cap = exec_ops_max(node_size(r->comm->group));
-	const struct coll_shape shape = run_shape(r->comm, r->call);
-	struct coll_flat_op *ops = calloc(cap, sizeof *ops);
-	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
-
-	if (ret) {
-		free(ops);
-		r->schedule = (struct coll_schedule){ 0 };
-	}
-	return ret;
-}
-
-static int create(struct rt_request *r)
-{
-	return request_is_reduce(r) ? create_starts(r) : create_schedule(r);
 }
 
 /* ---- the memory -------------------------------------------------------------------------- */
@@ -122,17 +99,19 @@ static int begin(struct rt_request *r)
 	bool one_buffer = call->in_place && request_is(r, COLL_ALLGATHER);
 	struct exec_call e = run_describe(r->comm, call->name, one_buffer ? &b->recv : &b->send,
 					  &b->recv);
+	const struct exec_shape shape = run_shape(call);
 	struct exec_reduce reduce;
 	struct exec_run *run;
 	int ret;
 
-	e.schedule = &r->schedule;
 	e.is_nonblocking = true;
 	e.number = request_number(r);
 	if (request_is_reduce(r)) {
 		reduce = run_reduction(call, b, 0, 0, call->send.buf.bytes);
 		reduce.starts = r->starts;
 		e.reduce = &reduce;
+	} else {
+		e.shape = &shape;
 	}
 	ret = exec_begin(r->comm->exec, &e, &run);
 	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that returned early */
@@ -157,8 +136,8 @@ static int check(struct rt_request *r)
 
 const struct request_ops request_large = {
 	.way = REQUEST_BY_EXEC,
-	.create = create,
-	.destroy = destroy,
+	.create = create_starts,
+	.destroy = destroy_starts,
 	.open = open_buffers,
 	.begin = begin,
 	.active = announce,
