@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records and their numbers. A mailbox without lanes is one lane of MAILBOX_RECORDS records. A
- * number holds, from its high bits on: turn / turns of a lane, lane, turn % turns of a lane; its low
- * bits are the place of its record.
+ * Records and their numbers. A mailbox without lanes is one lane of MAILBOX_RECORDS records. The
+ * bits of a number, from the highest on: turn / records of a lane, lane, turn % records of a lane.
+ * The last two are the place of its record.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static struct mailbox_line *line_of(const struct mailbox *b, int rank)
 	return (struct mailbox_line *)((char *)node_area(b->group, rank) + b->area_off);
 }
 
-/* The last turn of each lane that a rank has ended, all before it included; release, read acquire. */
+/* By lane: a rank has ended all turns up to it; release, read acquire. */
 static _Atomic uint64_t *ended_of(const struct mailbox *b, int rank)
 {
 	return (_Atomic uint64_t *)(line_of(b, rank) + 1);
