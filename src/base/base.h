@@ -77,8 +77,7 @@ enum base_guard_kind {
 	BASE_GUARD_UFFD,
 	BASE_GUARD_MREMAP,
 	BASE_GUARD_MPROTECT,
-	BASE_GUARD_NONE,
-	BASE_GUARD_OLD_MREMAP /* former name of BASE_GUARD_MREMAP */
+	BASE_GUARD_NONE
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
@@ -124,11 +123,11 @@ struct base_options {
 	int64_t xfer_copy;              /* xfer_copy: enum base_copy_kernel */
 	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
 	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
-	int64_t rt_early;               /* SLUICE_EARLY: enum base_early */
-	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
+	int64_t early;               /* SLUICE_EARLY: enum base_early */
+	uint64_t early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
-	int64_t rt_early_wait_us;       /* early_wait: for a late partner; -1 = by size */
-	bool rt_fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
+	int64_t early_wait_us;       /* early_wait: for a late partner; -1 = by size */
+	bool fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options. */
+#include <string.h>
+
 #include "base/internal.h"
 
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */
@@ -21,8 +23,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
-static const char *const guard_kinds[] = { "auto", "uffd",  "mremap", "mprotect",
-					   "none", "steal", NULL };
+static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
@@ -63,12 +64,12 @@ struct base_option base_option_table[] = {
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
-	ENUM("SLUICE_EARLY", rt_early, "auto", early_words,
+	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),
-	BYTES("SLUICE_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX,
+	BYTES("SLUICE_EARLY_MIN", early_min_bytes, "512K", 0, INT64_MAX,
 	      "Calls that move fewer bytes per rank complete before they return", TUNED),
-	BOOL("SLUICE_FAULT_PROGRESS", rt_fault_progress, "on",
+	BOOL("SLUICE_FAULT_PROGRESS", fault_progress, "on",
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
@@ -144,7 +145,7 @@ struct base_option base_option_table[] = {
 	       LOCAL),
 #undef GROUP
 #define GROUP BASE_GROUP_TUNE
-	INT("early_wait", rt_early_wait_us, "-1", -1, 60000000, "us",
+	INT("early_wait", early_wait_us, "-1", -1, 60000000, "us",
 	    "How long a call waits for a late partner before it returns early; -1 decides by size",
 	    TUNED),
 	BYTES("hier_segment", hier_segment_bytes, "0", 0, GIB,
@@ -248,3 +249,9 @@ const struct option_old_name option_old_names[] = {
 	{ "FAULT", "fault" },
 };
 const size_t option_old_name_count = BASE_ARRAY_LEN(option_old_names);
+
+/* Old values. */
+const char *option_new_value(const struct base_option *o, const char *text)
+{
+	return o->value == &base_opt.guard_kind && !strcasecmp(text, "steal") ? "mremap" : NULL;
+}

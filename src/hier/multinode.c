@@ -348,7 +348,7 @@ static void hier_destroy(struct hier_comm *s)
 		host.Comm_free(&s->wire);
 	bypass--;
 	if (!s->has_failed) { /* after a failure the host MPI may still use these buffers */
-		free(s->window);
+		free(s->staging);
 		free(s->dummy);
 		free(s->posts);
 	}
@@ -357,14 +357,14 @@ static void hier_destroy(struct hier_comm *s)
 	atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
 }
 
-char *hier_window(struct hier_comm *s, uint64_t bytes)
+char *hier_staging(struct hier_comm *s, uint64_t bytes)
 {
-	if (s->window_bytes < bytes) {
-		free(s->window);
-		s->window = malloc(bytes);
-		s->window_bytes = s->window ? bytes : 0;
+	if (s->staging_bytes < bytes) {
+		free(s->staging);
+		s->staging = malloc(bytes);
+		s->staging_bytes = s->staging ? bytes : 0;
 	}
-	return s->window;
+	return s->staging;
 }
 
 static const struct multinode_ops hier_ops = {

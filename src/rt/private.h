@@ -56,7 +56,7 @@ struct rt_comm {
 	struct lanes *lanes; /* NULL: collectives match in the order of their starts */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
-	bool takes_requests;
+	bool admits_requests;
 	bool thread_multiple;
 	int worker_group; /* number at the worker process; 0: not registered there */
 	void (*progress)(void *ctx); /* of struct node_oob */
@@ -189,16 +189,10 @@ void host_call_begin(void), host_call_end(void);
 bool host_stand_in_try(void);
 void host_stand_in_end(void);
 
-/* ---- reuse.c ----------------------------------------------------------------------------- */
+/* ---- admit.c ----------------------------------------------------------------------------- */
 
-/* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */
-bool reuse_is_seen(const struct coll_call *call);
-/* Stores in *out the bits that all ranks have set. Returns: 0 or -errno. Context: collective. */
-int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
-/* Records whether peers reached both buffers of an admitted call in place. */
-void reuse_note(struct rt_comm *c, bool is_mapped);
-/* Drops open questions (request_choice.c). */
-void request_choice_fini(struct rt_comm *c);
+/* Drops the open questions of a communicator. */
+void admit_comm_destroyed(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 

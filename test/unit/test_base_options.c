@@ -94,10 +94,10 @@ static const struct {
 	SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
 	SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
 	SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
-	SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
-	SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
-	SET("SLUICE_TEST=early_wait=60000000", rt_early_wait_us, 60000000),
-	SET("SLUICE_FAULT_PROGRESS=off", rt_fault_progress, false),
+	SET("SLUICE_EARLY=off", early, BASE_EARLY_OFF),
+	SET("SLUICE_EARLY_MIN=0", early_min_bytes, 0),
+	SET("SLUICE_TEST=early_wait=60000000", early_wait_us, 60000000),
+	SET("SLUICE_FAULT_PROGRESS=off", fault_progress, false),
 	SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
 	SET("SLUICE_WORKERS=48", engine_workers, 48),
 	SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
@@ -392,6 +392,22 @@ UNIT_TEST(old_names_work_and_are_told_the_new_ones)
 	CHECK(base_opt.hier && base_opt.usable);
 	CHECK_EQ(load(OLD "RT_EARLY=never", NULL), -EINVAL);
 	CHECK_STR(problems, "SLUICE_EARLY=never is wrong: it takes auto, on or off\n");
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(an_old_value_works_and_says_its_new_name)
+{
+	CHECK_EQ(load("SLUICE_GUARD_KIND=steal", NULL), 0);
+	CHECK_EQ(base_opt.guard_kind, BASE_GUARD_MREMAP);
+	CHECK(base_opt.usable);
+	CHECK_STR(problems, "sluice: SLUICE_GUARD_KIND=steal is an old value; the next version "
+			    "takes SLUICE_GUARD_KIND=mremap only\n");
+	CHECK_EQ(load(NULL, NULL), 0);
+	CHECK_EQ(base_option_tune("SLUICE_GUARD_KIND", "Steal"), 0);
+	CHECK_EQ(base_opt.guard_kind, BASE_GUARD_MREMAP);
+	CHECK_EQ(load("SLUICE_GUARD_KIND=borrow", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_GUARD_KIND=borrow is wrong: it takes auto, uffd, mremap, "
+			    "mprotect or none\n");
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

@@ -127,9 +127,9 @@ UNIT_TEST(what_ranks_must_agree_on_can_be_given_up_alone)
 	load_own(with("xfer_fragment = 128K\nSLUICE_EARLY_MIN = 2M\n"), NULL);
 	base_options_untune(true);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
-	CHECK_EQ(base_opt.rt_early_min_bytes, 2 << 20);
+	CHECK_EQ(base_opt.early_min_bytes, 2 << 20);
 	base_options_untune(false);
-	CHECK_EQ(base_opt.rt_early_min_bytes, 512 << 10);
+	CHECK_EQ(base_opt.early_min_bytes, 512 << 10);
 	remove_home();
 }
 

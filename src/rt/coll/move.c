@@ -98,7 +98,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 	if (run_own_part_fits(call, rank))
 		ret = open_buffers(c, call, &b, piece);
 	d = detach_describe(c, call, &b, piece >= call->bytes);
-	reuse_note(c, !b.send.is_unmapped && !b.recv.is_unmapped);
+	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, rank == call->root);
 	/* a call that is not cut runs once, also when this rank has nothing to move */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

@@ -59,7 +59,7 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	d.copy_bytes = d.partner_copy_bytes = cost_bytes(call, bytes);
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		run_starts(call, c->starts);
-	reuse_note(c, !b.send.is_unmapped && !b.recv.is_unmapped);
+	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_reduce(c, call, &b, at, at, base_min_u64(piece, bytes - at), &d);

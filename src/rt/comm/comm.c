@@ -107,7 +107,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
 	options = rt_policy_options();
-	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
+	c->admits_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);
@@ -134,7 +134,7 @@ void rt_comm_destroy(struct rt_comm *c)
 		return;
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
-	request_choice_fini(c);
+	admit_comm_destroyed(c);
 	worker_setup_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->failed_copies); i++)
 		if (c->failed_copies[i].bytes)

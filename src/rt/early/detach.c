@@ -3,7 +3,7 @@
  * Detaching: a collective returns while its data still moves.
  *
  *   detach_or_wait:  collect the situation -> policy_detach() -> settle -> detach, or wait
- *   detach:          bytes that no guard can cover are in place -> guard armed -> movers told
+ *   detach:          bytes that no guard covers are in place -> guard armed -> movers notified
  */
 #include <errno.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static void move_descs(struct pending *p, const struct detach *d)
  */
 static bool needs_all_partners(const struct rt_comm *c)
 {
-	return c->thread_multiple || !base_opt.rt_fault_progress;
+	return c->thread_multiple || !base_opt.fault_progress;
 }
 
 /*
@@ -180,8 +180,7 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 	ret = settle_rest(c, r, &hulls);
 	if (ret <= 0)
 		return ret;
-	/* no handler of the program may run from here on: a touch in it would wait for this thread
-	 */
+	/* a handler of the program that touches the memory would wait for this thread */
 	sud_enter();
 	p = pending_alloc();
 	ret = -ENOSPC;
@@ -256,7 +255,7 @@ struct detach detach_describe(const struct rt_comm *c, const struct coll_call *c
 	};
 }
 
-/* All facts that decide how a call ends. */
+/* All facts that decide how a call ends, and the decision. */
 struct situation {
 	struct policy_detach_facts facts;
 	struct progress_facts movers;
@@ -299,7 +298,7 @@ static void situation_decide(const struct detach *d, struct situation *s)
 			 words[s->choice.how], s->choice.reason);
 }
 
-/* The last fact: system calls cost more from the first time on that the guard gets ready. */
+/* Collects the last fact late: once the guard is ready, system calls of the program cost more. */
 static bool is_guard_ready(struct situation *s)
 {
 	s->facts.guard_is_ready = guard_is_ready();
@@ -311,7 +310,7 @@ static bool is_guard_ready(struct situation *s)
 	return s->facts.guard_is_ready;
 }
 
-/* A reduction in place: known once the partners have come. */
+/* A partner reduces in place, which is known once all partners have published. */
 static bool is_for_ranks_only(struct exec_run *r, const struct detach *d, const struct situation *s)
 {
 	return s->facts.has_process && !is_forced(s) && d->movers == DETACH_TO_WORKER &&
@@ -337,10 +336,10 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 
 int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d)
 {
-	struct situation s = { .facts = { .mode = base_opt.rt_early,
-					  .wait_us = base_opt.rt_early_wait_us,
+	struct situation s = { .facts = { .mode = base_opt.early,
+					  .wait_us = base_opt.early_wait_us,
 					  .bytes = d->bytes,
-					  .min_bytes = base_opt.rt_early_min_bytes,
+					  .min_bytes = base_opt.early_min_bytes,
 					  .guard_is_ready = true } };
 	int ret;
 

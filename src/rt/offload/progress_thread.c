@@ -12,10 +12,10 @@
 
 static void attend(void *arg)
 {
-	uint32_t seen = 0;
+	uint32_t wakes = 0;
 
 	(void)arg;
-	while (!node_wait_process_wake(&seen)) {
+	while (!node_wait_process_wake(&wakes)) {
 		pending_rescue_all();
 		requests_publish_queued();
 	}
