@@ -33,7 +33,7 @@ static inline uint64_t os_now_ns(void)
  * rate on all CPUs, and the kernel itself keeps time by it. */
 uint64_t os_ticks(void);
 bool os_has_steady_ticks(void);
-void os_cpu_relax(void);             /* pause */
+#define os_cpu_relax() __builtin_ia32_pause() /* between two polls of a spinning thread */
 /*
  * Sleeps while *word == expected, at most timeout_ns (0: not at all; OS_FOR_EVER). The word may be
  * shared between processes. Returns: 0 (woken, or the value differs), -ETIMEDOUT or -EINTR.
