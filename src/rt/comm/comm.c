@@ -49,7 +49,7 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 			: -ENOMEM;
 }
 
-static void check_worker(void *c) { worker_setup_check(c); }
+static void check_worker(void *c) { offload_check_worker(c); }
 
 static void advance_requests(void *c) { rt_requests_progress(); }
 
