@@ -14,7 +14,7 @@ JOB_FIXTURES = {'runner', 'early_runner', 'plain_ends'}
 
 def pytest_addoption(parser):
     parser.addoption('--complete', action='store_true', help='run also the tests marked complete (long)')
-    parser.addoption('--early', metavar='GUARD', choices=['uffd', 'steal', 'mprotect'],
+    parser.addoption('--early', metavar='GUARD', choices=['uffd', 'mremap', 'mprotect'],
                      help='MPI programs return early from every call, with this guard')
     parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path,
                      help='write the names of failed tests to FILE, one a line')

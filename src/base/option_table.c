@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options. */
+#include <string.h>
+
 #include "base/internal.h"
 
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */
@@ -21,8 +23,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
-static const char *const guard_kinds[] = { "auto", "uffd",  "mremap", "mprotect",
-					   "none", "steal", NULL };
+static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
@@ -248,3 +249,9 @@ const struct option_old_name option_old_names[] = {
 	{ "FAULT", "fault" },
 };
 const size_t option_old_name_count = BASE_ARRAY_LEN(option_old_names);
+
+/* Old values. */
+const char *option_new_value(const struct base_option *o, const char *text)
+{
+	return o->value == &base_opt.guard_kind && !strcasecmp(text, "steal") ? "mremap" : NULL;
+}

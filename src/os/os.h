@@ -33,7 +33,7 @@ static inline uint64_t os_now_ns(void)
  * rate on all CPUs, and the kernel itself keeps time by it. */
 uint64_t os_ticks(void);
 bool os_has_steady_ticks(void);
-void os_cpu_relax(void);             /* pause */
+#define os_cpu_relax() __builtin_ia32_pause() /* between two polls of a spinning thread */
 /*
  * Sleeps while *word == expected, at most timeout_ns (0: not at all; OS_FOR_EVER). The word may be
  * shared between processes. Returns: 0 (woken, or the value differs), -ETIMEDOUT or -EINTR.
@@ -101,6 +101,9 @@ uint64_t os_node_id(void);
  * a zombie. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
 uint64_t os_random_u64(void);
+/* Writes the folder of the file that contains this code, libsluice.so or the program, with links
+ * resolved. Returns: 0, -ENOENT or -ENAMETOOLONG. */
+int os_own_folder(char *out, size_t cap);
 
 /* Writes this kind of machine as text, equal on equal machines and from boot to boot: processor,
  * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */
