@@ -47,7 +47,7 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 	return mailbox_create(c->group, exec_area_bytes(ranks), lanes, &c->mailbox);
 }
 
-static void check_worker(void *c) { worker_setup_check(c); }
+static void check_worker(void *c) { offload_check_worker(c); }
 
 static void advance_requests(void *c) { rt_requests_progress(); }
 
