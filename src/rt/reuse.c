@@ -14,7 +14,9 @@ static bool is_used_again(const struct coll_side *side)
 {
 	if (!side->count || !side->buf.bytes)
 		return true;
-	return !side->buf.pack && region_is_reused(side->buf.addr, side->buf.bytes);
+	return !side->buf.pack &&
+	       region_is_reused(side->buf.addr, side->buf.bytes,
+			       policy_intent(base_opt.region_kind, side->buf.is_shared));
 }
 
 bool reuse_is_seen(const struct coll_call *call)
