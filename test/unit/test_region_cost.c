@@ -150,7 +150,7 @@ REGION_TEST(regions_that_die_young_cost_twice_as_much)
 	int first = 0, later = 0;
 
 	begin_by_cost(2000);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 11; i++) {
 		char *p = mmap((char *)0x200000000000, 2 * MIB, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		int uses = 0;
@@ -163,7 +163,7 @@ REGION_TEST(regions_that_die_young_cost_twice_as_much)
 		first = i ? first : uses;
 		later = uses;
 	}
-	CHECK(later > 4 * first);
+	CHECK(later > 2 * first); /* the price varies, but not by a factor of 512 */
 }
 
 /* ---- what ends a part -------------------------------------------------------------------- */
