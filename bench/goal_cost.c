@@ -249,7 +249,7 @@ static int be_rank(char *hand)
 		null_ops(g);
 	barriers(g, line);
 	copies(g, hand, line);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	return 0;
 }
 

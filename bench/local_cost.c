@@ -167,12 +167,12 @@ static void null_operations(const char *what, enum shape shape)
 	for (int i = 0; i < TURNS; i++) {
 		goal_state_init(block, state);
 		since = bench_now_ns();
-		while ((op = goal_take(block, state)) != GOAL_NONE) {
+		while ((op = goal_claim(block, state)) != GOAL_NONE) {
 			goal_begin(block, state, op);
 			goal_end(block, state, op);
 		}
 		ns[i] = bench_now_ns() - since;
-		if (!goal_is_over(state))
+		if (!goal_is_complete(state))
 			abort();
 	}
 	printf("{\"what\": \"null operation\", \"shape\": \"%s\", \"least_ns\": %.1f, "

@@ -195,7 +195,7 @@ static int run(int rank, int n, const uint64_t *sizes)
 	os_cpumask_apply(0, &cpu);
 	base_options_load(environ, NULL, 0);
 	if (region_init() || node_group_create(&oob, exec_area_bytes(2), &g) || !g ||
-	    exec_create(g, NULL, NULL, &e))
+	    exec_create(g, NULL, &e))
 		return 1;
 	for (int i = 0; i < n; i++)
 		measure(e, g, sizes[i]);

@@ -167,7 +167,7 @@ static void schedule_close(void)
 {
 	for (int which = 0; which < 2; which++)
 		sluice_goal_close(instances[which]);
-	sluice_goal_group_leave(group);
+	sluice_goal_group_destroy(group);
 }
 
 static void schedule_start(struct grid *g, int which)

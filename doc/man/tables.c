@@ -76,11 +76,12 @@ int main(void)
 {
 	option_tables();
 	puts("@COUNTERS@");
-	for (int i = 0; i < BASE_CTR_COUNT; i++) {
-		printf(".TP\n.B %s\n", base_counter_name((enum base_counter)i));
-		roff(base_counter_help((enum base_counter)i));
-		putchar('\n');
-	}
+#define X(id, name, help)       \
+	puts(".TP\n.B " name); \
+	roff(help);             \
+	putchar('\n');
+	BASE_COUNTERS(X)
+#undef X
 	goal_tables();
 	return ferror(stdout) || fflush(stdout);
 }

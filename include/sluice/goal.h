@@ -166,7 +166,7 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * any functions that gather a few bytes (sluice_goal_group_create).
  *
  *   group -> sluice_goal_open -> { sluice_goal_start -> sluice_goal_test | sluice_goal_wait } ...
- *         -> sluice_goal_close -> sluice_goal_group_leave
+ *         -> sluice_goal_close -> sluice_goal_group_destroy
  *
  * All ranks start the schedules of a collective on the same channel equally often: the n-th start
  * on a channel of one rank meets the n-th start on it of the others, as nonblocking collectives on
@@ -209,14 +209,20 @@ int sluice_goal_group_join(const char *name, int rank, int size, int timeout_ms,
 			   struct sluice_goal_group **out);
 /* Why the last attempt of this process to create a group failed: a sentence. */
 const char *sluice_goal_refusal(void);
-/* Closes open schedules and leaves; runs of other ranks that need this one fail. All ranks call it:
- * it waits a moment for the others. */
-void sluice_goal_group_leave(struct sluice_goal_group *g);
+/* Closes this rank's open schedules and destroys its part of the group; runs of other ranks that
+ * need this rank fail. All ranks call it; it waits up to 2 seconds for the others. */
+void sluice_goal_group_destroy(struct sluice_goal_group *g);
+/* The name of sluice_goal_group_destroy() before 0.1.0; the next version removes it. */
+__attribute__((deprecated("use sluice_goal_group_destroy()"))) static inline void
+sluice_goal_group_leave(struct sluice_goal_group *g)
+{
+	sluice_goal_group_destroy(g);
+}
 int sluice_goal_group_rank(const struct sluice_goal_group *g);
 int sluice_goal_group_size(const struct sluice_goal_group *g);
 
-/* Memory that every rank of the group maps: the fastest to send from and to receive into. Leaving
- * the group frees it. Returns: NULL with errno. */
+/* Memory that every rank of the group maps: the fastest to send from and to receive into.
+ * Destroying the group frees it. Returns: NULL with errno. */
 void *sluice_goal_alloc(struct sluice_goal_group *g, uint64_t bytes);
 void sluice_goal_free(struct sluice_goal_group *g, void *memory);
 

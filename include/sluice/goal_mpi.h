@@ -32,7 +32,7 @@ static inline int sluice_goal_mpi_min(void *ctx, int64_t in, int64_t *out)
 
 /*
  * Collective over comm, whose ranks the group's are; comm is needed during the call only. Returns
- * what sluice_goal_group_create() does. To be left (sluice_goal_group_leave) before MPI_Finalize.
+ * what sluice_goal_group_create() does. Destroy the group before MPI_Finalize.
  */
 static inline int sluice_goal_group_mpi(MPI_Comm comm, struct sluice_goal_group **out)
 {

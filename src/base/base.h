@@ -46,12 +46,13 @@ enum base_option_type {
 };
 
 /* Users set the options of the first four groups as environment variables. A list or a tune file
- * sets the rows of the other groups. */
+ * sets the rows of the groups behind BASE_GROUP_GOAL. */
 enum base_group {
 	BASE_GROUP_USE,     /* use of Sluice */
 	BASE_GROUP_MEMORY,  /* memory and guard */
 	BASE_GROUP_MOVERS,  /* workers and engines */
 	BASE_GROUP_OUTPUT,  /* output and diagnosis */
+	BASE_GROUP_GOAL,    /* variables of libsluice-goal, which sluice-goal(1) describes */
 	BASE_GROUP_COLL,    /* members of SLUICE_COLL */
 	BASE_GROUP_WORKERS, /* members of SLUICE_WORKERS */
 	BASE_GROUP_TUNE,    /* names in a tune file, and members of SLUICE_TEST */
@@ -123,11 +124,11 @@ struct base_options {
 	int64_t xfer_copy;              /* xfer_copy: enum base_copy_kernel */
 	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
 	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
-	int64_t rt_early;               /* SLUICE_EARLY: enum base_early */
-	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
+	int64_t early;               /* SLUICE_EARLY: enum base_early */
+	uint64_t early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
-	int64_t rt_early_wait_us;       /* early_wait: for a late partner; -1 = by size */
-	bool rt_fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
+	int64_t early_wait_us;       /* early_wait: for a late partner; -1 = by size */
+	bool fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare
@@ -137,8 +138,6 @@ struct base_options {
 	const char *engine_fault; /* engine_fault: behaviour of the engine `fault` (tests) */
 	int64_t engine_depth;     /* engine_depth: fragments in one channel at a time */
 	int64_t engine_timeout_ms;      /* engine_timeout: after it a channel counts as hung */
-	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
-	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
 	int64_t worker_poll_us; /* worker_poll: longest polling of a worker process */
 	int64_t node_spin_us;           /* node_spin: -1 = by cores */
@@ -149,6 +148,8 @@ struct base_options {
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
 	const char *fault;              /* fault: e.g. "memfd:1,cma:all" (tests only) */
+	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
+	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 };
 
 extern struct base_options base_opt;
@@ -252,49 +253,38 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 /* ---- counters --------------------------------------------------------------------------- */
 
 /* One list for enum, name and sentence. Counters only grow unless the sentence says "now". */
+#define BASE_COLL_COUNTER(X, id, name, plural)                                                     \
+	X(id##_ADMITTED, name "_admitted", plural " that Sluice executed")                         \
+	X(id##_PASSED, name "_passed", plural " passed on to the host MPI")
+#define BASE_COLL_COUNTERS(X)                                                                      \
+	BASE_COLL_COUNTER(X, BCAST, "bcast", "broadcasts")                                         \
+	BASE_COLL_COUNTER(X, GATHER, "gather", "gathers")                                          \
+	BASE_COLL_COUNTER(X, SCATTER, "scatter", "scatters")                                       \
+	BASE_COLL_COUNTER(X, ALLGATHER, "allgather", "allgathers")                                 \
+	BASE_COLL_COUNTER(X, ALLTOALL, "alltoall", "all-to-alls")                                  \
+	BASE_COLL_COUNTER(X, REDUCE, "reduce", "reductions to a root")                             \
+	BASE_COLL_COUNTER(X, ALLREDUCE, "allreduce", "reductions to all")                          \
+	BASE_COLL_COUNTER(X, REDUCE_SCATTER, "reduce_scatter", "scattered reductions")             \
+	BASE_COLL_COUNTER(X, SCAN, "scan", "prefix reductions")                                    \
+	BASE_COLL_COUNTER(X, BARRIER, "barrier", "nonblocking barriers")                           \
+	BASE_COLL_COUNTER(X, NEIGHBOR, "neighbor", "exchanges with neighbours")
 #define BASE_COUNTERS(X)                                                                           \
-	X(BCAST_TAKEN, "bcast_taken", "broadcasts done by Sluice")                                 \
-	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")                    \
-	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                                  \
-	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")                     \
-	X(SCATTER_TAKEN, "scatter_taken", "scatters done by Sluice")                               \
-	X(SCATTER_PASSED, "scatter_passed", "scatters passed on to the host MPI")                  \
-	X(ALLGATHER_TAKEN, "allgather_taken", "allgathers done by Sluice")                         \
-	X(ALLGATHER_PASSED, "allgather_passed", "allgathers passed on to the host MPI")            \
-	X(ALLTOALL_TAKEN, "alltoall_taken", "all-to-alls done by Sluice")                          \
-	X(ALLTOALL_PASSED, "alltoall_passed", "all-to-alls passed on to the host MPI")             \
-	X(REDUCE_TAKEN, "reduce_taken", "reductions to a root done by Sluice")                     \
-	X(REDUCE_PASSED, "reduce_passed", "reductions to a root passed on to the host MPI")        \
-	X(ALLREDUCE_TAKEN, "allreduce_taken", "reductions to all done by Sluice")                  \
-	X(ALLREDUCE_PASSED, "allreduce_passed", "reductions to all passed on to the host MPI")     \
-	X(REDUCE_SCATTER_TAKEN, "reduce_scatter_taken",                                            \
-	  "reductions whose result is scattered done by Sluice")                                   \
-	X(REDUCE_SCATTER_PASSED, "reduce_scatter_passed",                                          \
-	  "reductions whose result is scattered passed on to the host MPI")                        \
-	X(SCAN_TAKEN, "scan_taken", "prefix reductions done by Sluice")                            \
-	X(SCAN_PASSED, "scan_passed", "prefix reductions passed on to the host MPI")               \
-	X(BARRIER_TAKEN, "barrier_taken", "nonblocking barriers done by Sluice")                   \
-	X(BARRIER_PASSED, "barrier_passed", "nonblocking barriers passed on to the host MPI")      \
-	X(NEIGHBOR_TAKEN, "neighbor_taken", "exchanges with neighbours done by Sluice")            \
-	X(NEIGHBOR_PASSED, "neighbor_passed",                                                      \
-	  "exchanges with neighbours passed on to the host MPI")                                   \
-	X(EARLY, "early", "calls that returned while their data was still moving")                 \
-	X(EARLY_NOT, "early_not", "calls that could have returned early and were not worth it")    \
-	X(EARLY_TOUCHED, "early_touched",                                                          \
-	  "such operations that the program touched before their end")                             \
-	X(EARLY_CALLED, "early_called", "such operations that a later call had to complete first") \
-	X(EARLY_UNSEEN, "early_unseen", "such operations that ended before anyone looked")         \
+	BASE_COLL_COUNTERS(X)                                                                      \
+	X(EARLY, "early", "calls that returned before their data had moved")                       \
+	X(EARLY_NOT, "early_not", "calls that could have returned early without a gain")           \
+	X(EARLY_TOUCHED, "early_touched", "pending operations whose buffers the program touched")  \
+	X(EARLY_CALLED, "early_called", "pending operations that a later call had to complete")    \
+	X(EARLY_UNSEEN, "early_unseen", "pending operations that completed without a wait")        \
 	X(FAULTS, "faults", "touches of guarded memory")                                           \
-	X(DISPATCHED, "dispatched", "system calls looked at while memory was guarded")             \
-	X(BYTES_ENGINE, "bytes_engine",                                                            \
-	  "bytes copied by engines: channels, or the worker process")                              \
+	X(DISPATCHED, "dispatched", "system calls checked while memory was guarded")               \
+	X(BYTES_ENGINE, "bytes_engine", "bytes copied by channels or the worker process")          \
 	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
-	X(ENGINE_RETIRED, "engine_retired", "channels given up as broken")                         \
+	X(ENGINE_RETIRED, "engine_retired", "channels retired as broken")                          \
 	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")              \
 	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")           \
 	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")             \
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
-	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")                       \
+	X(BYTES_EDGE, "bytes_edge", "edge bytes this rank copied out of descriptors")              \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
 	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
@@ -302,15 +292,15 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_ADOPTED, "bytes_adopted", "bytes adopted")                                         \
 	X(ADOPT_US, "adopt_us", "microseconds spent on adopting")                                  \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \
-	X(UNADOPTED, "unadopted", "regions given back")                                            \
-	X(EVICTED, "evicted", "regions given back because the cache was full")                     \
-	X(STALE, "stale", "regions whose mapping had changed unseen")                              \
+	X(UNADOPTED, "unadopted", "regions returned to private memory")                            \
+	X(EVICTED, "evicted", "regions returned because the cache was full")                       \
+	X(STALE, "stale", "regions whose mapping the program changed unnoticed")                   \
 	X(GROUPS, "groups", "node groups created")                                                 \
 	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")            \
-	X(SPANS, "spans", "communicators over several nodes that Sluice serves")                   \
-	X(SPAN_TAKEN, "hier_taken", "collectives over several nodes done by Sluice")               \
-	X(BYTES_SPAN, "bytes_span", "bytes this rank sent to other nodes by the host MPI")         \
-	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                               \
+	X(HIER_COMMS, "hier_comms", "communicators over several nodes that Sluice serves")         \
+	X(HIER_ADMITTED, "hier_admitted", "collectives over several nodes that Sluice executed")   \
+	X(BYTES_HIER, "bytes_hier", "bytes this rank sent to other nodes by the host MPI")         \
+	X(SLEEPS, "sleeps", "times this rank slept while it waited")                               \
 	X(WAKES, "wakes", "times this rank woke a peer")
 
 enum base_counter {
@@ -325,8 +315,6 @@ static inline void base_count(enum base_counter c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&base_counters[c], n, memory_order_relaxed);
 }
-const char *base_counter_name(enum base_counter c);
-const char *base_counter_help(enum base_counter c);
 /* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);
 

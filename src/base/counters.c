@@ -19,16 +19,6 @@ static const struct {
 #undef X
 };
 
-const char *base_counter_name(enum base_counter c)
-{
-	return counter_text[c].name;
-}
-
-const char *base_counter_help(enum base_counter c)
-{
-	return counter_text[c].help;
-}
-
 static uint64_t counter_value(enum base_counter c)
 {
 	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);

@@ -13,19 +13,13 @@ static _Atomic int log_rank = -1;
 
 /* Rate limit, without a lock: threads that enter a new second together may print a line or two too
  * many. */
-static _Atomic uint64_t window_second;
-static _Atomic uint32_t window_lines;
+static _Atomic uint64_t limit_second;
+static _Atomic uint32_t limit_lines;
 static _Atomic uint32_t lines_dropped;
 
-void base_log_set_rank(int rank)
-{
-	atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
-}
+void base_log_set_rank(int rank) { atomic_store_explicit(&log_rank, rank, memory_order_relaxed); }
 
-int base_log_rank(void)
-{
-	return atomic_load_explicit(&log_rank, memory_order_relaxed);
-}
+int base_log_rank(void) { return atomic_load_explicit(&log_rank, memory_order_relaxed); }
 
 /* "sluice: rank 3: " or "sluice: " */
 static size_t log_prefix(char *line, size_t cap)
@@ -60,16 +54,16 @@ static bool log_allowed(void)
 	uint64_t second;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	second = (uint64_t)now.tv_sec + 1; /* never 0, which is "no window yet" */
-	if (atomic_exchange_explicit(&window_second, second, memory_order_relaxed) != second) {
+	second = (uint64_t)now.tv_sec + 1; /* never 0, which no second has had */
+	if (atomic_exchange_explicit(&limit_second, second, memory_order_relaxed) != second) {
 		uint32_t dropped =
 			atomic_exchange_explicit(&lines_dropped, 0, memory_order_relaxed);
 
-		atomic_store_explicit(&window_lines, 0, memory_order_relaxed);
+		atomic_store_explicit(&limit_lines, 0, memory_order_relaxed);
 		if (dropped)
 			log_dropped(dropped);
 	}
-	if (atomic_fetch_add_explicit(&window_lines, 1, memory_order_relaxed) < LINES_PER_SECOND)
+	if (atomic_fetch_add_explicit(&limit_lines, 1, memory_order_relaxed) < LINES_PER_SECOND)
 		return true;
 	atomic_fetch_add_explicit(&lines_dropped, 1, memory_order_relaxed);
 	return false;

@@ -15,7 +15,7 @@ unsigned base_edit_distance(const char *a, const char *b)
 	for (size_t j = 0; j <= b_len; j++)
 		above[j] = (unsigned)j;
 	for (size_t i = 1; i <= a_len; i++) {
-		unsigned *spare = before;
+		unsigned *unused = before;
 
 		row[0] = (unsigned)i;
 		for (size_t j = 1; j <= b_len; j++) {
@@ -28,7 +28,7 @@ unsigned base_edit_distance(const char *a, const char *b)
 		}
 		before = above;
 		above = row;
-		row = spare;
+		row = unused;
 	}
 	return above[b_len];
 }
@@ -50,7 +50,7 @@ static unsigned name_distance(const char *name, const char *option)
 /* Searches the variables, or the members of a list. */
 static bool is_candidate(const struct base_option *list, const struct base_option *o)
 {
-	return list ? option_is_member(list, o) : o->group <= BASE_GROUP_OUTPUT;
+	return list ? option_is_member(list, o) : o->group <= BASE_GROUP_GOAL;
 }
 
 static const char *nearest(const struct base_option *list, const char *name, unsigned *out_distance)

@@ -63,12 +63,12 @@ struct base_option base_option_table[] = {
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
-	ENUM("SLUICE_EARLY", rt_early, "auto", early_words,
+	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),
-	BYTES("SLUICE_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX,
+	BYTES("SLUICE_EARLY_MIN", early_min_bytes, "512K", 0, INT64_MAX,
 	      "Calls that move fewer bytes per rank complete before they return", TUNED),
-	BOOL("SLUICE_FAULT_PROGRESS", rt_fault_progress, "on",
+	BOOL("SLUICE_FAULT_PROGRESS", fault_progress, "on",
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
@@ -110,13 +110,15 @@ struct base_option base_option_table[] = {
 	STRING("SLUICE_TUNE", tune_file, "",
 	       "Tune file, as sluice tune writes it; empty for the one of this machine, none for "
 	       "none", LOCAL),
+	LIST("SLUICE_TEST", BASE_GROUP_TEST, "",
+	     "Tuning values and injected failures, for tests and sluice tune", LOCAL),
+#undef GROUP
+#define GROUP BASE_GROUP_GOAL
 	INT("SLUICE_GOAL_TIMEOUT", goal_timeout_ms, "0", 0, 86400000, "ms",
 	    "After so long without progress a GOAL run fails and tells what it waits for; 0: "
 	    "never", LOCAL),
 	STRING("SLUICE_GOAL_PROFILE", goal_profile, "",
 	       "Prefix of the files for the times of each GOAL operation; empty for none", LOCAL),
-	LIST("SLUICE_TEST", BASE_GROUP_TEST, "",
-	     "Tuning values and injected failures, for tests and sluice tune", LOCAL),
 #undef GROUP
 #define GROUP BASE_GROUP_COLL
 	COLL("bcast", BCAST, "Broadcasts"),
@@ -143,7 +145,7 @@ struct base_option base_option_table[] = {
 	       LOCAL),
 #undef GROUP
 #define GROUP BASE_GROUP_TUNE
-	INT("early_wait", rt_early_wait_us, "-1", -1, 60000000, "us",
+	INT("early_wait", early_wait_us, "-1", -1, 60000000, "us",
 	    "How long a call waits for a late partner before it returns early; -1 decides by size",
 	    TUNED),
 	BYTES("hier_segment", hier_segment_bytes, "0", 0, GIB,
@@ -195,6 +197,7 @@ const char *base_group_title(enum base_group group)
 		[BASE_GROUP_MEMORY] = "Options: memory and guard",
 		[BASE_GROUP_MOVERS] = "Options: workers and engines",
 		[BASE_GROUP_OUTPUT] = "Options: output and diagnosis",
+		[BASE_GROUP_GOAL] = "Variables of libsluice-goal",
 		[BASE_GROUP_COLL] = "Names in SLUICE_COLL",
 		[BASE_GROUP_WORKERS] = "Parts of SLUICE_WORKERS",
 		[BASE_GROUP_TUNE] = "Tuning values (in a tune file)",

@@ -11,25 +11,25 @@
 #include <stdint.h>
 #include <time.h>
 
-struct base_spin { _Atomic uint32_t taken; };
+struct base_spin { _Atomic uint32_t locked; };
 
-enum { BASE_SPIN_LOOKS = 100, BASE_SPIN_NAP_NS = 20000 };
+enum { BASE_SPIN_POLLS = 100, BASE_SPIN_NAP_NS = 20000 };
 
 static inline void base_spin_lock(struct base_spin *s)
 {
 	/* pairs with the release in base_spin_unlock() */
-	while (__builtin_expect(atomic_exchange_explicit(&s->taken, 1, memory_order_acquire), 0)) {
-		uint32_t looks = 0;
+	while (__builtin_expect(atomic_exchange_explicit(&s->locked, 1, memory_order_acquire), 0)) {
+		uint32_t polls = 0;
 
-		while (atomic_load_explicit(&s->taken, memory_order_relaxed))
-			if (++looks > BASE_SPIN_LOOKS)
+		while (atomic_load_explicit(&s->locked, memory_order_relaxed))
+			if (++polls > BASE_SPIN_POLLS)
 				nanosleep(&(struct timespec){ .tv_nsec = BASE_SPIN_NAP_NS }, NULL);
 	}
 }
 
 static inline void base_spin_unlock(struct base_spin *s)
 {
-	atomic_store_explicit(&s->taken, 0, memory_order_release);
+	atomic_store_explicit(&s->locked, 0, memory_order_release);
 }
 
 #endif

@@ -82,7 +82,7 @@ int base_format_bytes(uint64_t bytes, char *buf, size_t cap)
 }
 
 /* Parses a number and moves *text past it. Returns: false for none, or above the largest CPU. */
-static bool take_cpu(const char **text, unsigned *out)
+static bool parse_cpu(const char **text, unsigned *out)
 {
 	const char *start = *text;
 	unsigned value = 0;
@@ -102,12 +102,12 @@ int base_parse_cpus(const char *text, uint64_t *bits, size_t words)
 	for (;; text++) {
 		unsigned first, last;
 
-		if (!take_cpu(&text, &first))
+		if (!parse_cpu(&text, &first))
 			return -EINVAL;
 		last = first;
 		if (*text == '-') {
 			text++;
-			if (!take_cpu(&text, &last) || last < first)
+			if (!parse_cpu(&text, &last) || last < first)
 				return -EINVAL;
 		}
 		if (words && last >= 64 * words)

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * coll: describes one collective: its kind, one rank's call, and one rank's flat operations. Pure.
+ * coll: the types that describe a collective, from the MPI call to its execution: the kind, the
+ * parts of a buffer, one rank's call. Types only, no functions but tables of the kinds.
  *
- *   struct coll_call   (mpi/ fills it)   --coll_build-->   struct coll_schedule   (exec/ runs it)
- *
- * Inside a node every collective is flat: each rank sends each other rank's part directly to it,
- * and copies its own part. No operation waits for another, so any mover can move any byte at any
- * time (doc/adr/0020-flat-collectives.md). Offsets are relative to a rank's own buffers; only the
- * byte counts must agree between ranks.
- *
- * Reductions have no flat operations: see reduce/.
+ *   mpi/ fills a struct coll_call -> rt/ opens its buffers -> exec/ publishes and runs it
  */
 #ifndef SLUICE_COLL_H
 #define SLUICE_COLL_H
@@ -80,6 +74,12 @@ static inline bool coll_is_reduce(enum coll kind)
 {
 	return kind >= COLL_REDUCE && kind <= COLL_EXSCAN;
 }
+
+/*
+ * The buffers of a rank. A single buffer, as in a broadcast or an allgather in place, is COLL_SEND
+ * on every rank.
+ */
+enum coll_buffer { COLL_SEND, COLL_RECV, COLL_BUFFERS };
 
 /* ---- one rank's call --------------------------------------------------------------------- */
 
@@ -154,70 +154,5 @@ struct coll_call {
 	 */
 	const void *site;
 };
-
-/* ---- flat operations --------------------------------------------------------------------- */
-
-/*
- * The buffers of a rank. A single buffer, as in a broadcast or an allgather in place, is COLL_SEND
- * on every rank.
- */
-enum coll_buffer { COLL_SEND, COLL_RECV, COLL_BUFFERS };
-
-enum coll_op_type { COLL_OP_NONE, COLL_OP_RECV, COLL_OP_SEND, COLL_OP_COPY };
-
-/* In shared memory once exec/ has published it: fixed width, no padding. */
-struct coll_flat_op {
-	uint8_t type, buf; /* buf: the one sent from, received into, or copied to */
-	uint8_t src_buf;   /* copy */
-	uint8_t unused;
-	uint32_t peer;
-	uint32_t tag;   /* a send matches the receive of its peer with the same tag */
-	uint32_t match; /* send: index of that receive among the peer's operations, a hint */
-	uint64_t off, bytes;
-	uint64_t src_off; /* copy */
-};
-
-/*
- * Receives first, ordered by sending rank, then sends, ordered by receiving rank, then a copy: each
- * end of a transfer can estimate the other's index.
- */
-struct coll_schedule {
-	struct coll_flat_op *ops;
-	uint32_t count, recv_count;
-};
-
-/*
- * send, recv: the parts that this rank sends and receives.
- *
- *   kind                send                 recv                   in_place
- *   bcast               [1], of every rank   -                      -
- *   gather              [1]                  [ranks], of the root   the root's part is in place
- *   scatter             [ranks], of the root [1]                    the root's part stays
- *   allgather           [1]; not in place    [ranks]                recv[rank] is sent; all of it
- *                                                                   in COLL_SEND
- *   alltoall            [ranks]              [ranks]                the own part is in place
- *                                                                   (send: a copy)
- *   neighbor_allgather  [1]                  [source_count]         -
- *   neighbor_alltoall   [target_count]       [source_count]         -
- */
-struct coll_shape {
-	enum coll kind; /* not a reduction */
-	int rank, ranks, root;
-	const struct coll_part *send, *recv;
-	bool in_place;
-	/*
-	 * neighbours, in the order of their parts; negative: none. The k-th send to a rank matches
-	 * its k-th receive from this one.
-	 */
-	const int *sources, *targets;
-	int source_count, target_count;
-};
-
-/* Most operations of a rank in a collective without neighbours; with them, one per neighbour. */
-static inline uint32_t coll_ops_max(int ranks) { return 2 * (uint32_t)ranks; }
-
-/* Fill ops[cap] and *out, which refers to ops. Returns: 0 or -E2BIG. */
-int coll_build(const struct coll_shape *s, struct coll_flat_op *ops, uint32_t cap,
-	       struct coll_schedule *out);
 
 #endif

@@ -13,7 +13,7 @@
  *
  * Engines stand in one array, best first (registry.c):
  *   sw     worker threads of this process at idle priority; the reference
- *   fault  wraps another engine and injects failures (tests): engine_fault
+ *   fault  wraps sw and injects failures (tests): engine_fault
  * To add an engine, add a folder, a line in registry.c and its files in meson.build. The
  * conformance suite (test/unit/test_engine_conformance.c) runs against every engine by name.
  *
@@ -147,8 +147,7 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
  * rank_cpus_union: affinity of all ranks of the node group.
  * Returns: the number of spare CPUs, with their mask in *out.
  */
-int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
-		      struct os_cpumask *out);
+int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks, struct os_cpumask *out);
 /*
  * Sets the CPUs of this process's worker threads, and how many of these CPUs are its share. Without
  * it one worker thread runs where the calling thread may run.

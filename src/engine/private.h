@@ -10,8 +10,7 @@ extern const struct engine_ops engine_sw, engine_fault;
 /* Creates and joins a thread. Returns: 0, or -errno with the reason. */
 int engine_thread_probe(char *reason, size_t cap);
 
-/* Returns: the number of worker threads of this process, by SLUICE_WORKERS or
- * engine_set_cpus(). */
+/* Returns: the number of worker threads of this process, by SLUICE_WORKERS or engine_set_cpus(). */
 int engine_workers(void);
 /* CPUs of the worker threads near `node` (-1: all). Returns: false when there is none. */
 bool engine_worker_cpus(int node, struct os_cpumask *out);

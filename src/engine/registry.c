@@ -5,7 +5,7 @@
 
 #include "engine/private.h"
 
-/* Best first. base/options.c lists the same names for SLUICE_ENGINE. */
+/* Best first. base/option_table.c lists the same names for SLUICE_ENGINE. */
 const struct engine_ops *const engine_registry[] = { &engine_sw, &engine_fault, NULL };
 
 void (*engine_thread_started)(void);
@@ -16,22 +16,6 @@ const struct engine_ops *engine_find(const char *name)
 		if (!strcasecmp((*e)->name, name))
 			return *e;
 	return NULL;
-}
-
-static const char *nearest(const char *name)
-{
-	const char *best = "auto";
-	unsigned least = base_edit_distance(name, best);
-
-	for (const struct engine_ops *const *e = engine_registry; *e; e++) {
-		unsigned distance = base_edit_distance(name, (*e)->name);
-
-		if (distance < least) {
-			least = distance;
-			best = (*e)->name;
-		}
-	}
-	return base_edit_distance(name, "none") < least ? "none" : best;
 }
 
 /* Probes an engine; on failure appends "name: reason" to `reason`. */
@@ -67,12 +51,7 @@ const struct engine_ops *engine_pick(char *reason, size_t cap)
 	if (!base_opt.engine[0] || !strcasecmp(base_opt.engine, "auto"))
 		return pick_best(reason, cap);
 	e = engine_find(base_opt.engine);
-	if (!e) {
-		snprintf(reason, cap, "there is no engine %.40s; the nearest name is %s",
-			 base_opt.engine, nearest(base_opt.engine));
-		return NULL;
-	}
-	return works(e, reason, cap) ? e : NULL;
+	return e && works(e, reason, cap) ? e : NULL;
 }
 
 void engine_after_fork_child(void)

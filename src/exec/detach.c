@@ -83,7 +83,7 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 
 		if (o->state != EXEC_MATCHED)
 			continue;
-		ret = run_op(r, i)->type == COLL_OP_COPY ? match_copy(r, i, mode, &o->view) :
+		ret = run_op(r, i)->type == OP_COPY ? match_copy(r, i, mode, &o->view) :
 							match_op(r, i, mode, &o->view);
 		o->view.edges_done |= had_edges;
 		/*
@@ -161,28 +161,21 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 	r->kind->each_range(r, visit, arg);
 }
 
-int exec_advance(struct exec_run *r, uintptr_t addr) { return r->kind->advance(r, addr); }
+int exec_advance(struct exec_run *r) { return r->kind->advance(r); }
 
-bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
+int exec_fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete)
 {
-	return r->kind->is_range_complete(r, start, end);
+	return r->kind->fetch(r, start, end, out_is_complete);
 }
 
-bool exec_is_complete(struct exec_run *r) { return r->kind->is_complete(r); }
-
-bool exec_is_claimed(struct exec_run *r) { return r->kind->is_claimed(r); }
-
-bool exec_is_matched(struct exec_run *r) { return r->kind->is_matched(r); }
+unsigned exec_poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
+{
+	return r->kind->poll(r, start, end, facts);
+}
 
 uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(r); }
 
 /* ---- waiting for a detached run ---------------------------------------------------------- */
-
-void exec_progress_host(struct exec_run *r, const struct node_wait *w)
-{
-	if (r->comm->progress && node_wait_is_long(w))
-		r->comm->progress(r->comm->progress_ctx);
-}
 
 void call_peers(struct exec_run *r, struct node_wait *w)
 {

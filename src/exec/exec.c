@@ -16,14 +16,14 @@
 static uint64_t xfers_off(int ranks)
 {
 	return base_round_up(sizeof(struct exec_slot) +
-				     exec_ops_max(ranks) * sizeof(struct coll_flat_op),
+				     ops_max(ranks) * sizeof(struct slot_op),
 			     BASE_CACHE_LINE);
 }
 
 /* One transfer per receive, and one for a copy. */
 static uint64_t starts_off(int ranks)
 {
-	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
+	return xfers_off(ranks) + ((uint64_t)recvs_max(ranks) + 1) * sizeof(struct xfer);
 }
 
 static uint64_t out_edges_off(int ranks)
@@ -39,16 +39,15 @@ static uint64_t slot_bytes(int ranks)
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
 
-int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx,
-		struct exec_comm **out)
+int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, struct exec_comm **out)
 {
 	struct exec_comm *e = calloc(1, sizeof *e);
 
 	if (!e)
 		return -ENOMEM;
 	e->group = g;
-	e->progress = progress;
-	e->progress_ctx = progress_ctx;
+	if (hooks)
+		e->hooks = *hooks;
 	e->rank = node_rank(g);
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
@@ -56,8 +55,8 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->starts_off = starts_off(e->size);
 	e->out_edges_off = out_edges_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
-	e->op_cap = exec_ops_max(e->size);
-	e->recv_cap = exec_recvs_max(e->size);
+	e->op_cap = ops_max(e->size);
+	e->recv_cap = recvs_max(e->size);
 	e->slots = base_fault("slots") ? EXEC_SLOTS_FEW : EXEC_SLOTS;
 	e->help = calloc((size_t)e->size, sizeof *e->help);
 	if (!e->help) {
@@ -151,14 +150,15 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	r->op = number_of(e, call);
 	r->slot = slot_of(e, e->rank, r->op);
 	r->kind = call->reduce ? &reduction_ops : &transfers_ops;
-	r->op_count = call->reduce ? 0 : call->schedule->count;
 	r->next_help = (uint32_t)e->rank + 1; /* ranks begin to help at different peers */
 }
 
 static bool is_too_big(const struct exec_comm *e, const struct exec_call *call)
 {
-	return !call->reduce &&
-	       (call->schedule->count > e->op_cap || call->schedule->recv_count > e->recv_cap);
+	const struct exec_shape *s = call->shape;
+
+	return s && ((uint32_t)(s->source_count + s->target_count) > e->op_cap ||
+		     (uint32_t)s->source_count > e->recv_cap);
 }
 
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
@@ -193,11 +193,6 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!call->is_nonblocking)
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->remaining = call->reduce ? 1 : r->op_count;
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		r->ops[i].state = EXEC_ACTIVE;
-		r->ops[i].staged = false;
-	}
 	*out = r;
 	return 0;
 }
@@ -270,14 +265,27 @@ static int find_dead(struct exec_run *r)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Let the host MPI progress (a peer may wait for a message of this rank), then wait. */
+void exec_call_hooks(struct exec_run *r, const struct node_wait *w)
+{
+	const struct exec_waiter_hooks *h = &r->comm->hooks;
+
+	if (!node_wait_is_long(w))
+		return;
+	if (h->check_worker)
+		h->check_worker(h->ctx);
+	if (h->advance_requests)
+		h->advance_requests(h->ctx);
+	if (h->progress_host)
+		h->progress_host(h->ctx);
+}
+
+/* Calls the hooks (a peer may wait for a message of this rank), then waits. */
 int wait_step(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
 
 	slot_note_waiting(r, w);
-	if (e->progress && node_wait_is_long(w))
-		e->progress(e->progress_ctx);
+	exec_call_hooks(r, w);
 	call_peers(r, w);
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: executes one rank's side of a collective: flat operations (coll/) over transfers (xfer/),
- * or a reduction (reduce/).
+ * exec: executes one rank's side of a collective: operations over transfers (xfer/), or a reduction
+ * (reduce/).
+ *
+ * Inside a node every collective is flat: each rank sends each other rank's part directly to it,
+ * and copies its own part. No operation waits for another, so any mover can move any byte at any
+ * time (doc/adr/0020-flat-collectives.md). Offsets are relative to a rank's own buffers; only the
+ * byte counts must agree between ranks.
  *
  * Each rank of a node group publishes its side of a collective in a slot of the control segment:
- * its schedule, the descriptors of its memory, the edges of its send buffer, and one transfer per
+ * its operations, the descriptors of its memory, the edges of its send buffer, and one transfer per
  * receive. All ranks number the collectives of a communicator alike, so slot n of each rank belongs
  * to the same collective; within it (source, tag) matches a send with a receive. A rank only has to
  * publish for others to move its data: the last rank to arrive starts, and waiting ranks help.
@@ -24,8 +29,7 @@
  * fragment. Its slot holds the shape, the claim words of the rank's slice, and the edges of the
  * rank's input and result.
  *
- * coll/ guarantees: a rank stages at most one range of its memory per collective; only COLL_SEND
- * has inline edges (other sources are mapped, copied by system call, or staged).
+ * A rank stages at most one range of its memory per collective, and sends from COLL_SEND only.
  *
  * Threads: one thread at a time begins, settles, detaches and waits for the runs of a group.
  * Any number of threads and signal handlers may advance, poll and pause a detached run: these
@@ -50,19 +54,50 @@ struct exec_run;
 /* Bytes that each rank's user area of the node group must have. */
 uint64_t exec_area_bytes(int ranks);
 /*
- * Most operations of a schedule, and most receives among them: enough for a collective in which
- * each rank talks to each other rank, and for some more neighbours.
+ * Work of a waiting rank for others: exec calls the members in this order, repeatedly, once a wait
+ * gets long; NULL: nothing to do.
  */
-static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
-static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
-/* While this rank waits, exec calls progress(progress_ctx) repeatedly. progress may be NULL. */
-int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx,
+struct exec_waiter_hooks {
+	void (*check_worker)(void *ctx);     /* takes fragments of a dead worker process back */
+	void (*advance_requests)(void *ctx); /* makes a step of every active request */
+	void (*progress_host)(void *ctx);    /* lets the host MPI progress */
+	void *ctx;
+};
+/* hooks: NULL: none. */
+int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks,
 		struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 uint32_t exec_slots(const struct exec_comm *e); /* every rank gets the same number */
 
 /*
- * A reduction (reduce/), given instead of a schedule. The input starts at in_off of user buffer 0,
+ * The parts that this rank sends and receives in a collective that only moves data.
+ *
+ *   kind                send                 recv                   in_place
+ *   bcast               [1], of every rank   -                      -
+ *   gather              [1]                  [ranks], of the root   the root's part is in place
+ *   scatter             [ranks], of the root [1]                    the root's part stays
+ *   allgather           [1]; not in place    [ranks]                recv[rank] is sent; all of it
+ *                                                                   in COLL_SEND
+ *   alltoall            [ranks]              [ranks]                the own part is in place
+ *                                                                   (send: a copy)
+ *   neighbor_allgather  [1]                  [source_count]         -
+ *   neighbor_alltoall   [target_count]       [source_count]         -
+ */
+struct exec_shape {
+	enum coll kind;
+	int root;
+	const struct coll_part *send, *recv;
+	bool in_place;
+	/*
+	 * neighbours, in the order of their parts; negative: none. The k-th send to a rank matches
+	 * its k-th receive from this one.
+	 */
+	const int *sources, *targets;
+	int source_count, target_count; /* 0 without neighbours */
+};
+
+/*
+ * A reduction (reduce/), given instead of a shape. The input starts at in_off of user buffer 0,
  * the result at out_off of user buffer 1; in place, both lie in user buffer 1. All input and result
  * memory must be mapped: the caller packs other memory into an extent. All ranks pass equal kind,
  * count, element, operation, root and starts.
@@ -90,8 +125,8 @@ struct exec_reduce {
 
 /* One rank's side of a collective. */
 struct exec_call {
-	const struct coll_schedule *schedule; /* copied by exec_begin(); NULL: a reduction */
-	/* not used after exec_begin(), except `combine` and ctx */
+	/* one of the two; not used after exec_begin(), except `combine` and its ctx */
+	const struct exec_shape *shape;
 	const struct exec_reduce *reduce;
 	void *user[COLL_BUFFERS];
 	struct region_desc desc[COLL_BUFFERS]; /* zero when not used */
@@ -115,7 +150,8 @@ struct exec_call {
 /*
  * Publish this rank's side of a collective.
  * Returns: 0 with *out; -EBUSY: the run in *out, begun exec_slots() collectives ago, still uses the
- * slot; the error of an earlier collective; -E2BIG; -ENOMEM; -EINVAL: an invalid reduction.
+ * slot; the error of an earlier collective; -E2BIG: too many neighbours; -ENOMEM; -EINVAL: an
+ * invalid reduction.
  */
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out);
 /*
@@ -186,15 +222,18 @@ void exec_reattach(struct exec_run *r);
  */
 void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
 			void (*drained)(void *arg), void *arg);
-/* Is every fragment claimed? */
-bool exec_is_claimed(struct exec_run *r);
 
 /*
- * Copy one fragment: the one at the program's address `addr` if it is free, any if addr is 0.
+ * Copy one fragment.
  * Returns: 1: progress; 0: nothing to claim; -errno.
  * Context: all signals blocked, because a claimed fragment must be copied.
  */
-int exec_advance(struct exec_run *r, uintptr_t addr);
+int exec_advance(struct exec_run *r);
+/*
+ * Copy fragments until the range [start, end) of the program's addresses is complete or all its
+ * fragments are claimed, the one at `start` first; then like exec_advance().
+ */
+int exec_fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete);
 /* The program waits: the channel claims no more fragments. */
 void exec_stop_channel(struct exec_run *r);
 /* The program's wait has ended, the operation has not: the channel claims again. */
@@ -202,21 +241,40 @@ void exec_restart_channel(struct exec_run *r);
 /* Take the fragments of a channel that is silent for too long, or retired, back to the CPU. */
 void exec_rescue(struct exec_run *r);
 /*
- * Is the range [start, end) of the program's addresses complete? A range that the run writes: its
- * data is in place; a range that it reads: every reader has copied it.
+ * Facts about a run. A range of the program's addresses is complete when its data is in place (the
+ * run writes it), or every reader has copied it (the run reads it).
  */
-bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end);
-bool exec_is_complete(struct exec_run *r);
+enum exec_facts {
+	EXEC_IS_MATCHED = 1,  /* every peer has published */
+	EXEC_IS_CLAIMED = 2,  /* every fragment is claimed */
+	EXEC_IS_COMPLETE = 4, /* the range is complete */
+};
+/* Returns: those of the facts that hold, for the range [start, end). */
+unsigned exec_poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts);
+
+static inline bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	return exec_poll(r, start, end, EXEC_IS_COMPLETE);
+}
+static inline bool exec_is_complete(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_COMPLETE);
+}
+static inline bool exec_is_claimed(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_CLAIMED);
+}
+static inline bool exec_is_matched(struct exec_run *r)
+{
+	return exec_poll(r, 0, UINTPTR_MAX, EXEC_IS_MATCHED);
+}
 /*
  * Wait a moment when there is nothing to do.
  * Returns: 0, or -errno: a peer has died (reported).
  */
 int exec_pause(struct exec_run *r, struct node_wait *w);
-/*
- * Let the host MPI progress, now and then during a wait.
- * Context: a thread that may call the host MPI.
- */
-void exec_progress_host(struct exec_run *r, const struct node_wait *w);
+/* Call the hooks of a waiting rank. Context: a thread that may call the host MPI. */
+void exec_call_hooks(struct exec_run *r, const struct node_wait *w);
 /* End a series of exec_pause() calls. */
 void exec_resume(struct exec_run *r, struct node_wait *w);
 /* Does the channel hold a fragment of the run? */
@@ -236,8 +294,6 @@ uint64_t exec_number(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
 /* Time for which a partner has been idle, waiting for this run: the longest; 0: none waits. */
 uint64_t exec_waited_for_ns(const struct exec_run *r);
-/* Has every peer of this run published? */
-bool exec_is_matched(struct exec_run *r);
 
 /* ---- movers outside the node group (worker/) --------------------------------------------- */
 

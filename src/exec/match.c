@@ -45,7 +45,7 @@ void slot_note_working(const struct exec_run *r)
 	slot_note_waiting(r, &(struct node_wait){ 0 });
 }
 
-struct coll_flat_op *slot_ops(struct exec_slot *s) { return (struct coll_flat_op *)(s + 1); }
+struct slot_op *slot_ops(struct exec_slot *s) { return (struct slot_op *)(s + 1); }
 
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s)
 {
@@ -72,20 +72,20 @@ char *ring_of(const struct exec_comm *e, int rank)
 	return (char *)node_area(e->group, rank) + e->ring_off;
 }
 
-static bool is_match(const struct coll_flat_op *recv, int src, const struct coll_flat_op *send)
+static bool is_match(const struct slot_op *recv, int src, const struct slot_op *send)
 {
-	return recv->type == COLL_OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
+	return recv->type == OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
 }
 
 /*
  * The sender's hint gives the place of the receive, unless parts without bytes shift it: then
  * search.
  */
-const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct coll_flat_op *send)
+const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct slot_op *send)
 {
 	uint32_t n = slot_op_count(e, s), hint = send->match;
-	const struct coll_flat_op *ops = slot_ops(s);
+	const struct slot_op *ops = slot_ops(s);
 
 	n = n < e->recv_cap ? n : e->recv_cap;
 	if (hint < n && is_match(&ops[hint], src, send))
@@ -100,43 +100,42 @@ const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot
  * Sends follow the receives, ordered by receiving rank: search downwards from the place that a
  * schedule without empty parts would give.
  */
-const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
-				const struct coll_flat_op *recv)
+const struct slot_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
+				const struct slot_op *recv)
 {
-	const struct coll_flat_op *ops = slot_ops(s);
+	const struct slot_op *ops = slot_ops(s);
 	uint32_t n = slot_op_count(e, s), i = s->recv_count + (uint32_t)dst;
 
 	i = i < n ? i : n - 1;
 	for (uint32_t k = 0; k < n; k++, i = i ? i - 1 : n - 1)
-		if (ops[i].type == COLL_OP_SEND && ops[i].peer == (uint32_t)dst &&
+		if (ops[i].type == OP_SEND && ops[i].peer == (uint32_t)dst &&
 		    ops[i].tag == recv->tag)
 			return &ops[i];
 	return NULL;
 }
 
-uint32_t recv_number(struct exec_slot *s, const struct coll_flat_op *recv)
+uint32_t recv_number(struct exec_slot *s, const struct slot_op *recv)
 {
 	return (uint32_t)(recv - slot_ops(s));
 }
 
-int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat_op *send, int dst,
-	       const struct coll_flat_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *send, int dst,
+	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
-	struct xfer_end from = { ss->desc[send->buf], send->off, src, NULL };
-	struct xfer_end to = { ds->desc[recv->buf], recv->off, dst,
-			       ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
+	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
 		.prefer_vm = ss->prefer_vm && ds->prefer_vm,
 	};
-	bool edges = ss->has_edges && has_inline_edges(send);
-	struct xfer_plan plan;
 
-	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
-	uint32_t number = recv_number(ds, recv);
-
+	v->x = slot_xfer(e, ds, recv_number(ds, recv));
+	v->tag = op;
+	v->group = e->group;
+	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src, .edges = ss->edges };
+	v->dst = (struct xfer_end){ ds->desc[recv->buf], recv->off, dst,
+				    .edges = ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
 	/*
 	 * A late sender or helper may read a slot while its owner rewrites it, so the data read
 	 * counts only if both slots still belong to this collective. Mapping and claiming are safe
@@ -147,9 +146,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
-	xfer_plan(&from, &to, send_bytes, &reach, edges, &plan);
-	xfer_view_init(v, slot_xfer(e, ds, number), op, e->group, &from, &to, &plan,
-		       edges ? ss->edges : NULL, mode);
+	xfer_plan(&v->src, &v->dst, send_bytes, &reach, &v->plan);
+	xfer_view_init(v, mode);
 	return 0;
 }
 
@@ -159,7 +157,7 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct coll_flat_op *op = run_op(r, i), *other;
+	const struct slot_op *op = run_op(r, i), *other;
 	struct exec_comm *e = r->comm;
 	struct exec_slot *peer = slot_of(e, (int)op->peer, r->op);
 	int ret;
@@ -168,7 +166,7 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 		return -ESTALE;
 	if (!slot_is_published(peer, r->op))
 		return -EAGAIN;
-	if (op->type == COLL_OP_SEND) {
+	if (op->type == OP_SEND) {
 		other = find_recv(e, peer, e->rank, op);
 		ret = !other ? -EREMOTEIO :
 			       match_view(e, r->op, e->rank, op, (int)op->peer, other, mode, v);
@@ -182,33 +180,32 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* the peer passed on meanwhile */
 }
 
-bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy)
+bool is_first_copy(struct exec_slot *s, const struct slot_op *copy)
 {
-	const struct coll_flat_op *op = slot_ops(s);
+	const struct slot_op *op = slot_ops(s);
 
-	while (op < copy && op->type != COLL_OP_COPY)
+	while (op < copy && op->type != OP_COPY)
 		op++;
 	return op == copy;
 }
 
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
-		  const struct coll_flat_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
+		  const struct slot_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct xfer_end from = { s->desc[copy->src_buf], copy->src_off, rank, NULL };
-	const struct xfer_end to = { s->desc[copy->buf], copy->off, rank,
-				     s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
-	const char *edges =
-		s->is_nonblocking && s->has_edges && copy->src_buf == COLL_SEND ? s->edges : NULL;
-	const struct xfer_reach reach = { 0 };
-	struct xfer_plan plan;
-
-	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) ||
+	v->x = slot_copied(e, s);
+	v->tag = op;
+	v->group = e->group;
+	v->src = (struct xfer_end){ s->desc[copy->src_buf], copy->src_off, rank,
+				    .edges = s->is_nonblocking ? s->edges : NULL };
+	v->dst = (struct xfer_end){ s->desc[copy->buf], copy->off, rank,
+				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
+	if (!(v->src.desc.flags & v->dst.desc.flags & REGION_DESC_MAPPED) ||
 	    !is_first_copy(s, copy))
 		return -EINVAL;
-	xfer_plan(&from, &to, copy->bytes, &reach, edges, &plan);
-	if (plan.way != XFER_DIRECT || !plan.fragments)
+	xfer_plan(&v->src, &v->dst, copy->bytes, &(struct xfer_reach){ 0 }, &v->plan);
+	if (v->plan.way != XFER_DIRECT || !v->plan.fragments)
 		return -EINVAL;
-	xfer_view_init(v, slot_copied(e, s), op, e->group, &from, &to, &plan, edges, mode);
+	xfer_view_init(v, mode);
 	return 0;
 }
 

@@ -5,17 +5,31 @@
 
 #include "exec/exec.h"
 
+enum slot_op_type { OP_NONE, OP_RECV, OP_SEND, OP_COPY };
+
+/* One operation of a rank. In shared memory: fixed width, no padding. */
+struct slot_op {
+	uint8_t type, buf; /* buf: the one sent from, received into, or copied to */
+	uint8_t src_buf;   /* copy */
+	uint8_t unused;
+	uint32_t peer;
+	uint32_t tag;   /* a send matches the receive of its peer with the same tag */
+	uint32_t match; /* send: index of that receive among the peer's operations, a hint */
+	uint64_t off, bytes;
+	uint64_t src_off; /* copy */
+};
+
 /* In shared memory; its rank writes it, then publishes it by `op`. */
 struct exec_slot {
 	BASE_ALIGNED_LINE _Atomic uint64_t
 		op; /* number of the collective, 0 while it is rewritten; release, read acquire */
-	uint32_t prefer_vm, has_edges;
+	uint32_t prefer_vm, is_nonblocking;
 	uint32_t op_count, recv_count;
 	struct region_desc desc[COLL_BUFFERS];
 	struct reduce_shape
 		reduce; /* valid when is_reduce; the claim words are the first transfer's */
 	uint64_t reduce_in_off, reduce_out_off;
-	uint32_t is_reduce, is_in_place, is_nonblocking, unused;
+	uint32_t is_reduce, is_in_place;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t
 		/* number of the last collective that this rank ended here; release, read acquire */
@@ -35,7 +49,7 @@ struct slot_reduce { struct exec_comm *comm; uint64_t op; };
 
 enum exec_state { EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
 
-/* The progress of one operation of the schedule; process-private, not written in a detached run. */
+/* The progress of one operation; process-private, not written in a detached run. */
 struct exec_op {
 	enum exec_state state;
 	bool staged;
@@ -45,7 +59,7 @@ struct exec_op {
 /* The receives of a peer that this rank may help with, one transfer at a time. */
 struct exec_help {
 	enum { HELP_UNKNOWN, HELP_READY, HELP_COMPLETE } state;
-	/* next operation of the peer's schedule to check; READY: the one of `view` */
+	/* next operation of the peer to check; READY: the one of `view` */
 	uint32_t next;
 	bool is_missed; /* an earlier one could not be moved yet */
 	struct xfer_view view;
@@ -57,7 +71,7 @@ struct exec_run {
 	uint64_t op;           /* number of the collective, from 1 */
 	struct exec_call call;
 	struct exec_slot *slot;
-	uint32_t op_count;     /* of its schedule; 0: a reduction */
+	uint32_t op_count;     /* 0: a reduction */
 	uint32_t remaining;        /* incomplete operations */
 	uint32_t next_help;
 	uint64_t stage_bytes;  /* the staged range, with stage_src */
@@ -98,9 +112,15 @@ struct exec_comm {
 	struct reduce_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
 	_Atomic bool is_reported;     /* the failed rank has been reported */
-	void (*progress)(void *);
-	void *progress_ctx;
+	struct exec_waiter_hooks hooks;
 };
+
+/*
+ * Most operations of a rank, and most receives among them: enough for a collective in which each
+ * rank talks to each other rank, and for some more neighbours.
+ */
+static inline uint32_t ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
+static inline uint32_t recvs_max(int ranks) { return (uint32_t)ranks + 16; }
 
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);
 bool slot_is_published(const struct exec_slot *s, uint64_t op);
@@ -110,7 +130,7 @@ bool slot_is_still(const struct exec_slot *s, uint64_t op);
 bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 /* Has its rank ended the collective? The rank may have exited. */
 bool slot_is_complete(const struct exec_slot *s, uint64_t op);
-struct coll_flat_op *slot_ops(struct exec_slot *s);
+struct slot_op *slot_ops(struct exec_slot *s);
 /* Bounded by the slot's capacity, even while its rank rewrites the slot. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
@@ -119,29 +139,31 @@ char *ring_of(const struct exec_comm *e, int rank);
 /* Edge buffer for this rank's result: 2 * XFER_EDGE_BYTES. */
 char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
 
-static inline bool has_inline_edges(const struct coll_flat_op *send)
-{
-	return send->buf == COLL_SEND;
-}
-static inline const struct coll_flat_op *run_op(const struct exec_run *r, uint32_t i)
+static inline const struct slot_op *run_op(const struct exec_run *r, uint32_t i)
 {
 	return &slot_ops(r->slot)[i];
 }
 
 /*
+ * build.c: write the rank's operations into its slot, which no other rank reads meanwhile.
+ * Returns: do other ranks read COLL_SEND, and so its bytes outside the pages?
+ */
+bool slot_build(struct exec_slot *s, const struct exec_shape *shape, int rank, int ranks);
+
+/*
  * match.c: fill `v` for the transfer of collective `op` between a published send and a published
  * receive.
  * Returns: 0; -EAGAIN: one end has left the collective, or cannot start yet; -EREMOTEIO: the ends
- * disagree about the size.
+ * disagree about the size. After an error `v` is undefined.
  */
-int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat_op *send, int dst,
-	       const struct coll_flat_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *send, int dst,
+	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
 /* Index of a receive's transfer in slot s. */
-uint32_t recv_number(struct exec_slot *s, const struct coll_flat_op *recv);
-const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct coll_flat_op *send);
-const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
-				const struct coll_flat_op *recv);
+uint32_t recv_number(struct exec_slot *s, const struct slot_op *recv);
+const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct slot_op *send);
+const struct slot_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
+				const struct slot_op *recv);
 /*
  * Fill `v` for operation i of the run, a send or a receive.
  * Returns: 0; -EAGAIN: the peer has not published; -ESTALE: the peer has ended the collective, so
@@ -155,9 +177,9 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
  * opens the transfer at its first call.
  * Returns: 0, or -errno: the memory is not mapped.
  */
-bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy);
+bool is_first_copy(struct exec_slot *s, const struct slot_op *copy);
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
-		  const struct coll_flat_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
+		  const struct slot_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
 /*
@@ -188,11 +210,9 @@ struct run_ops {
 	/* Must this rank stay? all_come: also until every partner has published. */
 	enum run_need (*need)(const struct exec_run *r, bool all_come);
 	void (*each_range)(const struct exec_run *r, exec_visit *visit, void *arg);
-	int (*advance)(struct exec_run *r, uintptr_t addr);
-	bool (*is_range_complete)(struct exec_run *r, uintptr_t start, uintptr_t end);
-	bool (*is_complete)(struct exec_run *r);
-	bool (*is_claimed)(struct exec_run *r);
-	bool (*is_matched)(struct exec_run *r);
+	int (*advance)(struct exec_run *r);
+	int (*fetch)(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete);
+	unsigned (*poll)(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts);
 	uint64_t (*work_bytes)(const struct exec_run *r);
 };
 extern const struct run_ops transfers_ops; /* transfers.c */

@@ -132,6 +132,7 @@ static void publish(struct exec_run *r)
 	struct exec_slot *s = r->slot;
 	enum coll_buffer in = f->in_place ? COLL_RECV : COLL_SEND;
 
+	r->remaining = 1;
 	s->op_count = s->recv_count = 0;
 	s->reduce = r->reduce.shape;
 	s->reduce_in_off = f->in_off;
@@ -356,47 +357,47 @@ static uint64_t elements_in(const struct exec_run *r, const struct range *in, ui
 	return (end + es - 1) / es - start / es;
 }
 
-static int advance(struct exec_run *r, uintptr_t addr)
+/* Are the elements complete whose inputs or results lie in the range? *at: the first of them. */
+static bool is_in_place(const struct exec_run *r, uintptr_t start, uintptr_t end, uint64_t *at)
 {
 	struct reduce_view v = r->reduce;
-	uint64_t first, at;
+	uint64_t first, n;
 	struct range in = input_range(r), out = output_range(r, &first);
+
+	n = elements_in(r, &in, 0, start, end, at);
+	if (n && !reduce_is_range_done(&v, *at, n))
+		return false;
+	n = elements_in(r, &out, first, start, end, at);
+	return !n || reduce_is_range_done(&v, *at, n);
+}
+
+static int fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete)
+{
+	struct reduce_view v = r->reduce;
+	int ret = check_all(r);
+	uint64_t at;
+
+	*out_is_complete = ret == -ESTALE;
+	if (ret)
+		return ret == -EREMOTEIO ? ret : 0;
+	while (!(*out_is_complete = is_in_place(r, start, end, &at))) {
+		ret = v.combine ? 0 : start ? reduce_move_at(&v, at) : 0;
+		if (!ret && !v.combine)
+			ret = move_any(&v, r->comm->rank);
+		if (ret <= 0)
+			break;
+	}
+	return ret;
+}
+
+static int advance(struct exec_run *r)
+{
+	struct reduce_view v = r->reduce;
 	int ret = check_all(r);
 
 	if (ret || v.combine)
 		return ret == -EREMOTEIO ? ret : 0;
-	if (addr && elements_in(r, &out, first, addr, addr + 1, &at))
-		ret = reduce_move_at(&v, at);
-	else if (addr && elements_in(r, &in, 0, addr, addr + 1, &at))
-		ret = reduce_move_at(&v, at);
-	return ret ? ret : move_any(&v, r->comm->rank);
-}
-
-static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
-{
-	struct reduce_view v = r->reduce;
-	uint64_t first, at, n;
-	struct range in = input_range(r), out = output_range(r, &first);
-	int ret = check_all(r);
-
-	if (ret)
-		return ret == -ESTALE;
-	n = elements_in(r, &out, first, start, end, &at);
-	if (n && !reduce_is_range_done(&v, at, n))
-		return false;
-	n = elements_in(r, &in, 0, start, end, &at);
-	return !n || reduce_is_range_done(&v, at, n);
-}
-
-static bool is_complete(struct exec_run *r)
-{
-	struct reduce_view v = r->reduce;
-	int ret = check_all(r);
-
-	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++)
-		if (!reduce_is_done(&v, s))
-			return false;
-	return !ret || ret == -ESTALE;
+	return move_any(&v, r->comm->rank);
 }
 
 static bool are_all_claimed(const struct exec_run *r)
@@ -409,18 +410,18 @@ static bool are_all_claimed(const struct exec_run *r)
 	return true;
 }
 
-static bool is_claimed(struct exec_run *r)
+static unsigned poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
 {
 	int ret = check_all(r);
+	uint64_t at;
 
-	return ret == -ESTALE || (!ret && are_all_claimed(r));
-}
-
-static bool is_matched(struct exec_run *r)
-{
-	int ret = check_all(r);
-
-	return !ret || ret == -ESTALE;
+	if (ret)
+		return ret == -ESTALE ? facts : 0;
+	if (facts & EXEC_IS_CLAIMED && !are_all_claimed(r))
+		facts &= ~(unsigned)EXEC_IS_CLAIMED;
+	if (facts & EXEC_IS_COMPLETE && !is_in_place(r, start, end, &at))
+		facts &= ~(unsigned)EXEC_IS_COMPLETE;
+	return facts;
 }
 
 static uint64_t work_bytes(const struct exec_run *r)
@@ -457,9 +458,7 @@ const struct run_ops reduction_ops = {
 	.need = need,
 	.each_range = each_range,
 	.advance = advance,
-	.is_range_complete = is_range_complete,
-	.is_complete = is_complete,
-	.is_claimed = is_claimed,
-	.is_matched = is_matched,
+	.fetch = fetch,
+	.poll = poll,
 	.work_bytes = work_bytes,
 };

@@ -75,14 +75,14 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 	uint64_t most = base_min_u64(v->plan.bytes, v->plan.large_bytes);
 	uint32_t unit;
 
-	if (!v->can_move || !v->src || !v->dst)
+	if (!v->can_move || !v->src.addr || !v->dst.addr)
 		return true;
 	while (claim(m, v->x, v->tag, v->units, most, name, &unit)) {
 		uint64_t bytes = unit_bytes(&v->plan, unit);
 
 		if (xfer_copy_unit(v, unit)) { /* cannot fail: both ends are mapped */
 			xfer_unclaim(v->x, unit);
-			node_wake(v->group, v->dst_rank);
+			node_wake(v->group, v->dst.rank);
 			bytes = 0;
 		}
 		m->ended(m->arg, bytes);
@@ -90,12 +90,12 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 	return xfer_is_tag(atomic_load_explicit(&v->x->claimed, memory_order_relaxed), v->tag);
 }
 
-static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct coll_flat_op *recv,
+static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct slot_op *recv,
 		       const struct exec_mover *m)
 {
 	struct exec_slot *ss = slot_of(e, (int)recv->peer, op);
 	uint32_t index = recv_number(slot_of(e, rank, op), recv);
-	const struct coll_flat_op *send;
+	const struct slot_op *send;
 	struct xfer_view v;
 
 	if (recv->peer >= (uint32_t)e->size || !slot_is_published(ss, op))
@@ -106,7 +106,7 @@ static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct 
 	       serve_view(m, &v, rank, index);
 }
 
-static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct coll_flat_op *copy,
+static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct slot_op *copy,
 		       const struct exec_mover *m)
 {
 	struct exec_slot *s = slot_of(e, rank, op);
@@ -157,11 +157,11 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 			break;
 		}
 		for (uint32_t i = 0; i < slot_op_count(e, s); i++) {
-			const struct coll_flat_op *o = &slot_ops(s)[i];
+			const struct slot_op *o = &slot_ops(s)[i];
 
-			if (o->type == COLL_OP_RECV)
+			if (o->type == OP_RECV)
 				all &= serve_recv(e, op, rank, o, m);
-			else if (o->type == COLL_OP_COPY)
+			else if (o->type == OP_COPY)
 				all &= serve_copy(e, op, rank, o, m);
 		}
 	}

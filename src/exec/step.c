@@ -21,10 +21,10 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 }
 
 /* The operation's data is complete: copy the bytes that movers stored in this rank's slot. */
-static void copy_edge_buf(struct exec_run *r, const struct coll_flat_op *op)
+static void copy_edge_buf(struct exec_run *r, const struct slot_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
-				     slot_edge_buf(r->comm, r->slot) };
+				     .edges = slot_edge_buf(r->comm, r->slot) };
 
 	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
@@ -52,14 +52,14 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 }
 
 /* A rank about to detach copies by itself when telling others costs as much. */
-static bool is_worth_leaving(const struct exec_run *r, const struct coll_flat_op *copy)
+static bool is_worth_leaving(const struct exec_run *r, const struct slot_op *copy)
 {
 	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
 
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
-	const struct coll_flat_op *op = run_op(r, i);
+	const struct slot_op *op = run_op(r, i);
 	uint64_t since;
 
 	if (r->ops[i].state == EXEC_MATCHED)
@@ -83,12 +83,12 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 static int step_match(struct exec_run *r, uint32_t i)
 {
-	const struct coll_flat_op *op = run_op(r, i);
+	const struct slot_op *op = run_op(r, i);
 	struct exec_op *o = &r->ops[i];
 	int ret = match_op(r, i, XFER_VIEW_NORMAL, &o->view);
 
 	if (ret == -ESTALE) {
-		if (op->type == COLL_OP_RECV && r->call.is_nonblocking)
+		if (op->type == OP_RECV && r->call.is_nonblocking)
 			copy_edge_buf(r, op);
 		op_done(r, i);
 		return 1;
@@ -96,7 +96,7 @@ static int step_match(struct exec_run *r, uint32_t i)
 	if (ret)
 		return ret == -EAGAIN ? 0 : ret;
 	o->staged = o->view.plan.way == XFER_STAGED;
-	if (o->staged && op->type == COLL_OP_SEND) {
+	if (o->staged && op->type == OP_SEND) {
 		r->stage_src = local_address(r, op->buf, op->off);
 		r->stage_bytes = op->bytes;
 		/* the peer may have polled before an earlier chunk was filled, and gone to sleep */
@@ -108,16 +108,16 @@ static int step_match(struct exec_run *r, uint32_t i)
 
 /* ---- moving ------------------------------------------------------------------------------ */
 
-static bool is_same_range(const struct coll_flat_op *a, const struct coll_flat_op *b)
+static bool is_same_range(const struct slot_op *a, const struct slot_op *b)
 {
-	return a->type == COLL_OP_SEND && a->buf == b->buf && a->off == b->off &&
+	return a->type == OP_SEND && a->buf == b->buf && a->off == b->off &&
 	       a->bytes == b->bytes;
 }
 
 /* The extent that holds send i for its receiver: sends of the same bytes share a place. */
 static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *out)
 {
-	const struct coll_flat_op *ops = slot_ops(r->slot);
+	const struct slot_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t at = 0, all = 0;
 
@@ -126,7 +126,7 @@ static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *ou
 
 		while (!is_same_range(&ops[first], &ops[k]) && first < k)
 			first++;
-		if (ops[k].type != COLL_OP_SEND || first < k)
+		if (ops[k].type != OP_SEND || first < k)
 			continue;
 		if (is_same_range(&ops[k], &ops[i]))
 			at = all;
@@ -168,9 +168,9 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	int ret = 0;
 
 	if (o->staged) {
-		struct exec_slot *peer = slot_of(r->comm, o->view.src_rank, r->op);
+		struct exec_slot *peer = slot_of(r->comm, o->view.src.rank, r->op);
 
-		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
+		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src.rank));
 	} else if (!o->view.edges_done) {
 		ret = xfer_move_edges(&o->view);
 	} else if (copy) {
@@ -194,11 +194,11 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 
 	if (o->state == EXEC_DONE)
 		return 0;
-	if (type == COLL_OP_COPY)
+	if (type == OP_COPY)
 		return step_copy(r, i, copy != EXEC_COPY_NOTHING);
 	if (o->state == EXEC_ACTIVE)
 		return step_match(r, i);
-	return type == COLL_OP_SEND ? step_send(r, i, copy == EXEC_COPY_ALL)
+	return type == OP_SEND ? step_send(r, i, copy == EXEC_COPY_ALL)
 				 : step_recv(r, i, copy == EXEC_COPY_ALL);
 }
 
@@ -206,7 +206,7 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 
 int step_stage(struct exec_run *r)
 {
-	const struct coll_flat_op *ops = slot_ops(r->slot);
+	const struct slot_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t consumed = UINT64_MAX;
 	int ret;
@@ -216,7 +216,7 @@ int step_stage(struct exec_run *r)
 	for (uint32_t i = 0; i < r->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
-		if (ops[i].type != COLL_OP_SEND || o->state == EXEC_DONE)
+		if (ops[i].type != OP_SEND || o->state == EXEC_DONE)
 			continue;
 		if (o->state != EXEC_MATCHED)
 			consumed = 0; /* the receive may be staged as well */
@@ -228,7 +228,7 @@ int step_stage(struct exec_run *r)
 	ret = xfer_stage_fill(&r->slot->filled, r->op, ring_of(e, e->rank), r->stage_src,
 			      r->stage_bytes, consumed);
 	for (uint32_t i = 0; ret && i < r->op_count; i++)
-		if (ops[i].type == COLL_OP_SEND && r->ops[i].staged &&
+		if (ops[i].type == OP_SEND && r->ops[i].staged &&
 		    r->ops[i].state == EXEC_MATCHED)
 			node_wake(e->group, (int)ops[i].peer);
 	return ret;
@@ -240,15 +240,15 @@ int step_stage(struct exec_run *r)
 	64u /* transfers checked per pass: an idle rank soon makes another pass */
 
 /* Can this rank help with the receive? HELP_READY, HELP_COMPLETE, or HELP_UNKNOWN: not yet. */
-static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv,
+static int classify_help(struct exec_run *r, int rank, const struct slot_op *recv,
 			 struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
-	const struct coll_flat_op *send;
+	const struct slot_op *send;
 	struct exec_slot *ss;
 	int ret;
 
-	if (recv->type != COLL_OP_RECV || recv->peer == (uint32_t)e->rank ||
+	if (recv->type != OP_RECV || recv->peer == (uint32_t)e->rank ||
 	    recv->peer >= (uint32_t)e->size)
 		return HELP_COMPLETE;
 	ss = slot_of(e, (int)recv->peer, r->op);

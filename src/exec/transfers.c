@@ -4,48 +4,32 @@
  * detached run: each caller matches an operation whose peer has published since on its own stack.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "exec/private.h"
 
 /* ---- publishing -------------------------------------------------------------------------- */
 
-/* Do other ranks read this rank's send buffer, and so its bytes outside the pages? */
-static bool sends_user(const struct coll_schedule *b, bool is_nonblocking)
-{
-	for (uint32_t i = 0; i < b->count; i++) {
-		const struct coll_flat_op *op = &b->ops[i];
-
-		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
-		    (is_nonblocking && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
-			return true;
-	}
-	return false;
-}
-
 static void publish(struct exec_run *r)
 {
 	const struct exec_call *call = &r->call;
-	const struct coll_schedule *b = call->schedule;
 	struct exec_slot *s = r->slot;
 
-	/* repeated schedules stay unwritten: the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_ops(s), b->ops, b->count * sizeof *b->ops))
-		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
-	s->op_count = b->count;
-	s->recv_count = b->recv_count;
-	s->has_edges = sends_user(b, call->is_nonblocking);
-	if (s->has_edges)
+	if (slot_build(s, call->shape, r->comm->rank, r->comm->size))
 		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
-	for (uint32_t i = 0; i < b->recv_count; i++)
+	for (uint32_t i = 0; i < s->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	r->op_count = r->remaining = s->op_count;
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		r->ops[i].state = EXEC_ACTIVE;
+		r->ops[i].staged = false;
+	}
 }
 
 static uint32_t peer_count(const struct exec_run *r) { return r->op_count; }
 
 static int peer_at(const struct exec_run *r, uint32_t i)
 {
-	return run_op(r, i)->type == COLL_OP_COPY ? -1 : (int)run_op(r, i)->peer;
+	return run_op(r, i)->type == OP_COPY ? -1 : (int)run_op(r, i)->peer;
 }
 
 /* ---- stepping ---------------------------------------------------------------------------- */
@@ -66,24 +50,23 @@ static int step(struct exec_run *r, enum exec_copy copy)
 
 /* ---- may the call return? ---------------------------------------------------------------- */
 
-static enum run_need unmatched_need(const struct exec_run *r, const struct coll_flat_op *op)
+static enum run_need unmatched_need(const struct exec_run *r, const struct slot_op *op)
 {
-	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
-	bool may = op->type == COLL_OP_COPY ? false
-		   : op->type == COLL_OP_SEND
-			   ? xfer_sender_may_detach(&end, op->bytes, has_inline_edges(op))
-			   : xfer_receiver_may_detach(&end, op->bytes);
+	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank,
+				.edges = op->type == OP_SEND ? r->slot->edges : NULL };
+	bool may = op->type == OP_SEND ? xfer_sender_may_detach(&end, op->bytes) :
+		   op->type == OP_RECV && xfer_receiver_may_detach(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
 
-static enum run_need matched_need(const struct coll_flat_op *op, const struct exec_op *o)
+static enum run_need matched_need(const struct slot_op *op, const struct exec_op *o)
 {
 	const struct xfer_plan *p = &o->view.plan;
 
 	if (p->way != XFER_DIRECT)
 		return NEEDED_ALWAYS;
-	if (op->type == COLL_OP_COPY)
+	if (op->type == OP_COPY)
 		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments))
 			       ? NOT_NEEDED
 			       : NEEDED_NOW;
@@ -93,7 +76,7 @@ static enum run_need matched_need(const struct coll_flat_op *op, const struct ex
 	 * the receiver's edges need this rank only now; fragments that no other rank can copy
 	 * always do
 	 */
-	return op->type == COLL_OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
+	return op->type == OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
 static enum run_need need(const struct exec_run *r, bool all_come)
@@ -117,12 +100,12 @@ static enum run_need need(const struct exec_run *r, bool all_come)
 static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_flat_op *op = run_op(r, i);
+		const struct slot_op *op = run_op(r, i);
 
 		if (r->ops[i].state == EXEC_DONE)
 			continue;
-		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != COLL_OP_SEND);
-		if (op->type == COLL_OP_COPY)
+		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != OP_SEND);
+		if (op->type == OP_COPY)
 			visit(arg, &r->call.desc[op->src_buf], op->src_off, op->bytes, false);
 	}
 }
@@ -134,120 +117,137 @@ bool transfer_is_claimed(const struct xfer_view *v)
 	return xfer_is_all_claimed(v->x, v->tag, v->plan.units);
 }
 
-/* View of operation i. Returns: 0; -ESTALE: it is complete; -EAGAIN: the peer has not published. */
-static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
+/*
+ * The view of operation i, in `room` unless this rank has matched it before.
+ * Returns: 0; -ESTALE: it is complete; -EAGAIN: the peer has not published; -EREMOTEIO.
+ */
+static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *room,
+		   const struct xfer_view **out)
 {
-	if (r->ops[i].state == EXEC_DONE)
-		return -ESTALE;
-	if (r->ops[i].state != EXEC_MATCHED)
-		return match_op(r, i, XFER_VIEW_ALIASED, out);
-	*out = r->ops[i].view;
-	return 0;
+	struct exec_op *o = &r->ops[i];
+
+	*out = o->state == EXEC_MATCHED ? &o->view : room;
+	return o->state == EXEC_DONE	? -ESTALE :
+	       o->state == EXEC_MATCHED ? 0 :
+					  match_op(r, i, XFER_VIEW_ALIASED, room);
 }
 
 /*
- * The program's addresses of operation i's bytes. Side 1 is the source of a copy inside this rank.
- * Returns: false: there is no such side.
+ * The part of operation i's bytes that lies at the program's addresses [start, end), from *at on.
+ * Side 1 is the source of a copy inside this rank.
+ * Returns: bytes; 0: there are none.
  */
-static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
-			uintptr_t *hi)
+static uint64_t part_in(const struct exec_run *r, uint32_t i, int side, uintptr_t start,
+			uintptr_t end, uint64_t *at)
 {
-	const struct coll_flat_op *op = run_op(r, i);
+	const struct slot_op *op = run_op(r, i);
+	uintptr_t lo = side ? r->call.desc[op->src_buf].addr + op->src_off :
+			      r->call.desc[op->buf].addr + op->off,
+		  hi = lo + op->bytes;
 
-	if (side && op->type != COLL_OP_COPY)
-		return false;
-	*lo = side ? r->call.desc[op->src_buf].addr + op->src_off
-		   : r->call.desc[op->buf].addr + op->off;
-	*hi = *lo + op->bytes;
+	if ((side && op->type != OP_COPY) || start >= hi || end <= lo)
+		return 0;
+	*at = start > lo ? start - lo : 0;
+	return base_min_u64(end, hi) - lo - *at;
+}
+
+static bool is_in_range(const struct exec_run *r, uint32_t i, uintptr_t start, uintptr_t end)
+{
+	uint64_t at;
+
+	return part_in(r, i, 0, start, end, &at) || part_in(r, i, 1, start, end, &at);
+}
+
+static bool is_part_complete(const struct exec_run *r, uint32_t i, const struct xfer_view *v,
+			     uintptr_t start, uintptr_t end)
+{
+	for (int side = 0; side < 2; side++) {
+		uint64_t at, bytes = part_in(r, i, side, start, end, &at);
+
+		if (bytes && !xfer_is_range_done(v, at, bytes))
+			return false;
+	}
 	return true;
 }
 
-static int advance_op(struct exec_run *r, uint32_t i, const uint64_t *offset)
+static int advance(struct exec_run *r)
 {
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
-
-	if (ret)
-		return ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
-	return xfer_move(&v, offset ? xfer_fragment_of(&v.plan, *offset) : XFER_ANY);
-}
-
-static int advance(struct exec_run *r, uintptr_t addr)
-{
-	uintptr_t lo, hi;
+	const struct xfer_view *v;
+	struct xfer_view mine;
 	int ret = 0;
 
-	for (uint32_t i = 0; addr && !ret && i < r->op_count; i++)
-		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
-			if (addr >= lo && addr < hi)
-				ret = advance_op(r, i, &(uint64_t){ addr - lo });
-	for (uint32_t i = 0; !ret && i < r->op_count; i++)
-		ret = advance_op(r, i, NULL);
+	for (uint32_t i = 0; !ret && i < r->op_count; i++) {
+		ret = view_of(r, i, &mine, &v);
+		if (!ret) {
+			mine = *v;
+			ret = xfer_move(&mine, XFER_ANY);
+		}
+		ret = ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
+	}
 	return ret;
 }
 
-static bool is_part_complete(struct exec_run *r, uint32_t i, uint64_t at, uint64_t bytes)
+/* exec_fetch() for operation i alone. */
+static int fetch_op(struct exec_run *r, uint32_t i, uintptr_t start, uintptr_t end,
+		    bool *out_is_complete)
 {
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
+	const struct xfer_view *v;
+	struct xfer_view mine;
+	uint64_t at = 0;
+	int ret;
 
-	return ret == -ESTALE || (!ret && xfer_is_range_done(&v, at, bytes));
-}
-
-static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
-{
-	uintptr_t lo, hi;
-
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
-			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
-
-			if (from < to && !is_part_complete(r, i, from - lo, to - from))
-				return false;
-		}
+	*out_is_complete = true;
+	if (!part_in(r, i, 0, start, end, &at) && !part_in(r, i, 1, start, end, &at))
+		return 0;
+	ret = view_of(r, i, &mine, &v);
+	if (ret) {
+		*out_is_complete = ret == -ESTALE;
+		return ret == -EREMOTEIO ? ret : 0;
 	}
-	return true;
-}
-
-static bool is_op_complete(struct exec_run *r, uint32_t i)
-{
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
-
-	return ret == -ESTALE || (!ret && xfer_is_done(v.x, r->op, v.plan.total));
-}
-
-static bool is_complete(struct exec_run *r)
-{
-	for (uint32_t i = 0; i < r->op_count; i++)
-		if (!is_op_complete(r, i))
-			return false;
-	return true;
-}
-
-static bool is_claimed(struct exec_run *r)
-{
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		struct xfer_view v;
-		int ret = view_of(r, i, &v);
-
-		if (ret != -ESTALE && (ret || !transfer_is_claimed(&v)))
-			return false;
+	mine = *v;
+	while (!(*out_is_complete = is_part_complete(r, i, &mine, start, end))) {
+		ret = xfer_move(&mine, start ? xfer_fragment_of(&mine.plan, at) : XFER_ANY);
+		if (ret <= 0)
+			break;
 	}
-	return true;
+	return ret;
 }
 
-static bool is_matched(struct exec_run *r)
+static int fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_complete)
 {
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_flat_op *op = run_op(r, i);
-		struct exec_slot *s =
-			op->type == COLL_OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+	int ret = 0;
 
-		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
-			return false;
+	*out_is_complete = true;
+	for (uint32_t i = 0; ret >= 0 && i < r->op_count; i++) {
+		bool is_complete;
+
+		ret = fetch_op(r, i, start, end, &is_complete);
+		*out_is_complete &= is_complete;
 	}
-	return true;
+	return ret < 0 || *out_is_complete ? ret : advance(r);
+}
+
+static unsigned poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
+{
+	for (uint32_t i = 0; facts && i < r->op_count; i++) {
+		const struct xfer_view *v;
+		struct xfer_view room;
+		int ret;
+
+		if (facts == EXEC_IS_COMPLETE && !is_in_range(r, i, start, end))
+			continue;
+		ret = view_of(r, i, &room, &v);
+		if (ret == -ESTALE)
+			continue;
+		if (ret == -EAGAIN)
+			facts &= ~(unsigned)EXEC_IS_MATCHED;
+		if (facts & EXEC_IS_CLAIMED && (ret || !transfer_is_claimed(v)))
+			facts &= ~(unsigned)EXEC_IS_CLAIMED;
+		if (facts & EXEC_IS_COMPLETE &&
+		    (ret ? is_in_range(r, i, start, end) : !is_part_complete(r, i, v, start, end)))
+			facts &= ~(unsigned)EXEC_IS_COMPLETE;
+	}
+	return facts;
 }
 
 /*
@@ -257,11 +257,12 @@ static bool is_matched(struct exec_run *r)
  */
 bool transfer_may_be_held(struct exec_run *r, uint32_t i)
 {
-	struct xfer_view v;
+	const struct xfer_view *v;
+	struct xfer_view room;
 
-	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) &&
-	       v.plan.way == XFER_DIRECT && transfer_is_claimed(&v) &&
-	       !xfer_is_done(v.x, r->op, v.plan.total);
+	return run_op(r, i)->type != OP_COPY && !view_of(r, i, &room, &v) &&
+	       v->plan.way == XFER_DIRECT && transfer_is_claimed(v) &&
+	       !xfer_is_done(v->x, r->op, v->plan.total);
 }
 
 static uint64_t work_bytes(const struct exec_run *r)
@@ -287,9 +288,7 @@ const struct run_ops transfers_ops = {
 	.need = need,
 	.each_range = each_range,
 	.advance = advance,
-	.is_range_complete = is_range_complete,
-	.is_complete = is_complete,
-	.is_claimed = is_claimed,
-	.is_matched = is_matched,
+	.fetch = fetch,
+	.poll = poll,
 	.work_bytes = work_bytes,
 };

@@ -39,28 +39,28 @@
  * id, keyword of the text form, operands, one sentence. Operands: dst is (mem, off), a is (src_mem,
  * src_off), b is (src2_mem, src2_off) of struct goal_op; the memory of a send is (mem, off).
  */
-#define GOAL_OPS(X)                                                                            \
-	X(NOP, "nop", "", "nothing; ends at once")                                             \
-	X(SEND, "send", "mem bytes peer tag", "bytes at mem go to peer under tag")             \
-	X(RECV, "recv", "mem bytes peer tag", "bytes from peer under tag arrive at mem")       \
-	X(COPY, "copy", "dst a bytes", "bytes at a go to dst, inside this rank")               \
-	X(CALC, "calc", "ns", "computes for so many nanoseconds")                              \
-	X(STAMP, "stamp", "dst", "the time in ns since the run began goes to dst, as u64")     \
-	X(ADD, "add", "dst a b bytes", "dst[i] = a[i] + b[i]")                                 \
-	X(SUB, "sub", "dst a b bytes", "dst[i] = a[i] - b[i]")                                 \
-	X(MUL, "mul", "dst a b bytes", "dst[i] = a[i] * b[i]")                                 \
-	X(DIV, "div", "dst a b bytes", "dst[i] = a[i] / b[i]; integers: 0 where b[i] is 0")    \
-	X(MAX, "max", "dst a b bytes", "dst[i] = the larger of a[i] and b[i]")                 \
-	X(MIN, "min", "dst a b bytes", "dst[i] = the smaller of a[i] and b[i]")                \
-	X(AND, "and", "dst a b bytes", "dst[i] = a[i] & b[i]; integers only")                  \
-	X(OR, "or", "dst a b bytes", "dst[i] = a[i] | b[i]; integers only")                    \
-	X(XOR, "xor", "dst a b bytes", "dst[i] = a[i] ^ b[i]; integers only")                  \
-	X(PUT, "put", "bytes peer tag ct", "bytes go to whom peer has allowed under tag")      \
-	X(GET, "get", "bytes peer tag ct", "bytes are fetched where peer has allowed it")      \
-	X(APPEND, "append", "bytes list peer tag ct", "puts and gets of peer are allowed")     \
-	X(TPUT, "tput", "as put, when", "a put, once a counter has reached a value")           \
-	X(TGET, "tget", "as get, when", "a get, once a counter has reached a value")           \
-	X(TAPPEND, "tappend", "as append, when", "an append, once a counter has reached a value") \
+#define GOAL_OPS(X)                                                                                \
+	X(NOP, "nop", "", "nothing; ends at once")                                                 \
+	X(SEND, "send", "mem bytes peer tag", "bytes at mem go to peer under tag")                 \
+	X(RECV, "recv", "mem bytes peer tag", "bytes from peer under tag arrive at mem")           \
+	X(COPY, "copy", "dst a bytes", "bytes at a go to dst, inside this rank")                   \
+	X(CALC, "calc", "ns", "computes for so many nanoseconds")                                  \
+	X(STAMP, "stamp", "dst", "the time in ns since the run began goes to dst, as u64")         \
+	X(ADD, "add", "dst a b bytes", "dst[i] = a[i] + b[i]")                                     \
+	X(SUB, "sub", "dst a b bytes", "dst[i] = a[i] - b[i]")                                     \
+	X(MUL, "mul", "dst a b bytes", "dst[i] = a[i] * b[i]")                                     \
+	X(DIV, "div", "dst a b bytes", "dst[i] = a[i] / b[i]; integers: 0 where b[i] is 0")        \
+	X(MAX, "max", "dst a b bytes", "dst[i] = the larger of a[i] and b[i]")                     \
+	X(MIN, "min", "dst a b bytes", "dst[i] = the smaller of a[i] and b[i]")                    \
+	X(AND, "and", "dst a b bytes", "dst[i] = a[i] & b[i]; integers only")                      \
+	X(OR, "or", "dst a b bytes", "dst[i] = a[i] | b[i]; integers only")                        \
+	X(XOR, "xor", "dst a b bytes", "dst[i] = a[i] ^ b[i]; integers only")                      \
+	X(PUT, "put", "bytes peer tag ct", "bytes go to memory that peer exposes under tag")       \
+	X(GET, "get", "bytes peer tag ct", "bytes come from memory that peer exposes under tag")   \
+	X(APPEND, "append", "bytes list peer tag ct", "exposes memory to puts and gets of peer")   \
+	X(TPUT, "tput", "as put, when", "a put, once a counter has reached a value")               \
+	X(TGET, "tget", "as get, when", "a get, once a counter has reached a value")               \
+	X(TAPPEND, "tappend", "as append, when", "an append, once a counter has reached a value")  \
 	X(TEST, "test", "when", "ends once a counter has reached a value")
 
 enum goal_type {

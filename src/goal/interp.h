@@ -5,12 +5,12 @@
  * other.
  *
  *   goal_state_init                                  once, before the state is shared
- *   while ((op = goal_take(b, s)) != GOAL_NONE)      each operation is handed out once
+ *   while ((op = goal_claim(b, s)) != GOAL_NONE)      each operation is handed out once
  *           start it; goal_begin(b, s, op)           those that required its beginning may start
  *           ... its effects are in place ...
  *           goal_end(b, s, op)                       those that required its end may start
  *
- * goal_take() returns GOAL_NONE when it has returned all operations that may start, also while
+ * goal_claim() returns GOAL_NONE when it has returned all operations that may start, also while
  * some of them have not ended: the next operation then waits for a goal_begin() or goal_end(), or
  * all have ended. Of the goal_end() calls of a schedule exactly one returns true, and no thread
  * touches the state after it: the caller may reuse or free the state.
@@ -36,7 +36,7 @@
 struct goal_state {
 	_Atomic uint32_t remaining; /* operations that have not ended */
 	/* numbers of operations that were written as free, and handed out */
-	_Atomic uint32_t freed, taken;
+	_Atomic uint32_t freed, claimed;
 	_Atomic uint32_t words[];
 };
 
@@ -48,15 +48,15 @@ static inline uint64_t goal_state_bytes(uint32_t ops)
 /* Context: before the state is shared. */
 void goal_state_init(const struct goal_block *b, struct goal_state *s);
 
-static inline bool goal_is_over(const struct goal_state *s)
+static inline bool goal_is_complete(const struct goal_state *s)
 {
 	return !atomic_load_explicit(&s->remaining, memory_order_acquire); /* partner: goal_end */
 }
 
 /* Returns: an operation that may start, to exactly one caller; GOAL_NONE: none at present. */
-static inline uint32_t goal_take(const struct goal_block *b, struct goal_state *s)
+static inline uint32_t goal_claim(const struct goal_block *b, struct goal_state *s)
 {
-	uint32_t at = atomic_load_explicit(&s->taken, memory_order_relaxed), op;
+	uint32_t at = atomic_load_explicit(&s->claimed, memory_order_relaxed), op;
 
 	do {
 		if (at >= b->op_count)
@@ -67,7 +67,7 @@ static inline uint32_t goal_take(const struct goal_block *b, struct goal_state *
 		if (!op || op > b->op_count)
 			return GOAL_NONE;
 	} while (!atomic_compare_exchange_weak_explicit(
-		&s->taken, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
+		&s->claimed, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
 	return op - 1;
 }
 
@@ -83,7 +83,7 @@ static inline void goal_release(const struct goal_block *b, struct goal_state *s
 	at = atomic_fetch_add_explicit(&s->freed, 1, memory_order_relaxed);
 	if (at < b->op_count)
 		atomic_store_explicit(&s->words[(size_t)b->op_count + at], op + 1,
-				      memory_order_release); /* partner: goal_take */
+				      memory_order_release); /* partner: goal_claim */
 }
 
 static inline void goal_begin(const struct goal_block *b, struct goal_state *s, uint32_t op)
@@ -101,7 +101,7 @@ static inline bool goal_end(const struct goal_block *b, struct goal_state *s, ui
 
 	for (uint32_t k = 0; k < o->next_count; k++)
 		goal_release(b, s, goal_adjacency(b)[o->next + k]);
-	/* partner: itself, at the last operation; goal_is_over */
+	/* partner: itself, at the last operation; goal_is_complete */
 	return atomic_fetch_add_explicit(&s->remaining, UINT32_MAX, memory_order_acq_rel) == 1;
 }
 

@@ -87,11 +87,11 @@ static int open_signals(char *reason, size_t cap)
 static int try_kind(const struct guard_kind *k)
 {
 	char why[ONE_REASON_BYTES] = "";
-	int ret = k->open(why, sizeof why);
+	int ret = k->open ? k->open(why, sizeof why) : 0;
 
 	if (!ret && k->by_signal) {
 		ret = open_signals(why, sizeof why);
-		if (ret)
+		if (ret && k->close)
 			k->close();
 	}
 	if (ret) {
@@ -152,7 +152,7 @@ static int choose(const struct guard_ops *ops)
 		return ret;
 	}
 	if (base_opt.guard_kind == BASE_GUARD_NONE) {
-		reason_add("none", "SLUICE_GUARD_KIND says so");
+		reason_add("none", "SLUICE_GUARD_KIND is none");
 		return -ENOTSUP;
 	}
 	kind = base_opt.guard_kind;
@@ -201,7 +201,8 @@ void guard_fini(void)
 		if (choice.has_handlers)
 			sud_signal_uninstall(SIGSEGV);
 		choice.has_handlers = false;
-		k->close();
+		if (k->close)
+			k->close();
 		if (atomic_exchange_explicit(&choice.may_switch, false, memory_order_relaxed))
 			guard_uffd.close();
 	}

@@ -181,8 +181,7 @@ static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uint
 		if (from >= to ||
 		    (r->access == GUARD_READ_ONLY && !write && ranges.kind->by_signal))
 			continue;
-		at = bit_next(r, base_round_down(from, OS_PAGE), base_round_up(to, OS_PAGE),
-			      false);
+		at = bit_next(r, base_round_down(from, OS_PAGE), base_round_up(to, OS_PAGE), false);
 		if (at < to) {
 			*out_addr = base_max_u64(at, from);
 			return r;

@@ -26,15 +26,6 @@ int mprotect_close(struct guard_range *r)
 	return ret;
 }
 
-static int kind_open(char *reason, size_t cap)
-{
-	(void)reason;
-	(void)cap;
-	return 0;
-}
-
-static void kind_close(void) {}
-
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
 	(void)r;
@@ -44,8 +35,6 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 const struct guard_kind guard_mprotect = {
 	.name = "mprotect",
 	.by_signal = true,
-	.open = kind_open,
-	.close = kind_close,
 	.arm = mprotect_close,
 	.release = kind_release,
 };

@@ -62,9 +62,10 @@ uint64_t ranges_ever(void);  /* how many have been armed so far */
 struct guard_kind {
 	const char *name;
 	bool by_signal; /* needs SIGSEGV and Syscall User Dispatch */
-	/* Tries the kind on memory of its own. Returns: 0, or -errno with a sentence. */
+	/* Tries the kind on memory of its own. NULL: works everywhere. Returns: 0, or -errno with a
+	 * sentence. */
 	int (*open)(char *reason, size_t cap);
-	void (*close)(void);
+	void (*close)(void); /* may be NULL */
 	/* Closes the range. Returns: 0, or -errno and nothing has changed. */
 	int (*arm)(struct guard_range *r);
 	/* Opens pages of r that are all closed. Returns: 0, or -errno and they are still closed. */

@@ -34,7 +34,7 @@ struct allgather {
 	struct coll_call call, down;   /* inside the node: exchange of own parts; broadcast of
 				          arrivals */
 	struct place recv, expect, send;
-	struct post recvs[SPAN_SLOTS], sends[SPAN_SLOTS];
+	struct post recvs[HIER_SLOTS], sends[HIER_SLOTS];
 	int before, after;           /* acting ranks of the neighbours in the ring */
 };
 
@@ -53,7 +53,7 @@ static int rank_at(const struct place *p)
 	return hier_node_ranks(p->a->f->l, node_at(p))[p->member];
 }
 
-static bool is_over(const struct place *p) { return p->step >= p->steps; }
+static bool is_end(const struct place *p) { return p->step >= p->steps; }
 
 /* Returns: bytes of a rank's part, by facts that all ranks share; valid after errors, too. */
 static uint64_t bytes_of(const struct flow *f, int rank)
@@ -73,7 +73,7 @@ static uint64_t length_at(const struct place *p)
 /* Skips ranks without data. */
 static void settle(struct place *p)
 {
-	while (!is_over(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
+	while (!is_end(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
 		p->at = 0;
 		if (++p->member == hier_node_size(p->a->f->l, node_at(p))) {
 			p->member = 0;
@@ -99,7 +99,7 @@ static struct place place_first(const struct allgather *a, bool from_own)
 
 static char *segment(const struct place *p)
 {
-	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->spare;
+	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->dummy;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -250,16 +250,16 @@ static void pass_inside(struct allgather *a, const struct place *p)
 
 static void expect(struct allgather *a)
 {
-	for (; !is_over(&a->expect) && a->expect.index < a->recv.index + SPAN_SLOTS;
+	for (; !is_end(&a->expect) && a->expect.index < a->recv.index + HIER_SLOTS;
 	     advance(&a->expect))
-		flow_recv(a->f, &a->recvs[a->expect.index % SPAN_SLOTS], segment(&a->expect),
+		flow_recv(a->f, &a->recvs[a->expect.index % HIER_SLOTS], segment(&a->expect),
 			  length_at(&a->expect), a->before, FLOW_DOWN);
 }
 
 /* A node can send its own data and the segments that have arrived. */
 static bool can_send(const struct allgather *a, const struct place *own_end)
 {
-	return !is_over(&a->send) &&
+	return !is_end(&a->send) &&
 	       (!a->send.step || a->send.index - own_end->index < a->recv.index);
 }
 
@@ -271,24 +271,24 @@ static void go_round(struct allgather *a, struct place *last)
 
 	while (!own_end.step)
 		advance(&own_end);
-	while (!is_over(&a->recv) || !is_over(&a->send)) {
-		struct post *in = &a->recvs[a->recv.index % SPAN_SLOTS],
-			    *out = &a->sends[a->send.index % SPAN_SLOTS];
+	while (!is_end(&a->recv) || !is_end(&a->send)) {
+		struct post *in = &a->recvs[a->recv.index % HIER_SLOTS],
+			    *out = &a->sends[a->send.index % HIER_SLOTS];
 
 		expect(a);
-		if (can_send(a, &own_end) && !out->is_there) {
+		if (can_send(a, &own_end) && !out->is_active) {
 			flow_send(a->f, out, segment(&a->send), length_at(&a->send), a->after,
 				  FLOW_DOWN);
 			advance(&a->send);
 			continue;
 		}
-		flow_wait_any(a->f, is_over(&a->recv) ? NULL : in,
+		flow_wait_any(a->f, is_end(&a->recv) ? NULL : in,
 			      can_send(a, &own_end) ? out : NULL);
-		if (is_over(&a->recv) || in->is_there)
+		if (is_end(&a->recv) || in->is_active)
 			continue;
 		*last = a->recv;
 		advance(&a->recv);
-		if (!is_over(&a->recv))
+		if (!is_end(&a->recv))
 			pass_inside(a, last);
 	}
 }
@@ -296,10 +296,10 @@ static void go_round(struct allgather *a, struct place *last)
 /* A rank that does not act gets each segment from the acting rank. */
 static void follow(struct allgather *a, struct place *last)
 {
-	while (!is_over(&a->recv)) {
+	while (!is_end(&a->recv)) {
 		*last = a->recv;
 		advance(&a->recv);
-		if (!is_over(&a->recv))
+		if (!is_end(&a->recv))
 			pass_inside(a, last);
 	}
 }
@@ -311,10 +311,10 @@ void hier_allgather(struct flow *f)
 	bool has_last;
 
 	begin(&a, f);
-	has_last = !is_over(&a.recv);
+	has_last = !is_end(&a.recv);
 	if (f->acts) {
 		go_round(&a, &last);
-		for (int i = 0; i < SPAN_SLOTS; i++)
+		for (int i = 0; i < HIER_SLOTS; i++)
 			flow_wait(f, &a.sends[i]);
 		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);

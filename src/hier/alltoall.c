@@ -24,11 +24,11 @@ struct alltoall {
 				        of fragments */
 	int size;                    /* ranks of this node */
 	const int *ranks;
-	char *out, *in;              /* of the acting rank: SPAN_SLOTS messages each */
+	char *out, *in;              /* of the acting rank: HIER_SLOTS messages each */
 	struct coll_call near;         /* the exchange inside the node */
 	int *partners;
 	struct coll_part *parts;
-	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
+	struct post sends[HIER_SLOTS], recvs[HIER_SLOTS];
 };
 
 static uint64_t at_of(const struct alltoall *a, uint64_t i) { return i % a->units * a->unit; }
@@ -38,7 +38,7 @@ static uint64_t length(const struct alltoall *a, uint64_t i)
 }
 static uint64_t slot(const struct alltoall *a, uint64_t i)
 {
-	return i % SPAN_SLOTS * a->f->s->segment_bytes;
+	return i % HIER_SLOTS * a->f->s->segment_bytes;
 }
 static uint64_t count(const struct alltoall *a, int node)
 {
@@ -173,7 +173,7 @@ static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *
 
 static int begin_inside(struct alltoall *a)
 {
-	uint64_t slots = SPAN_SLOTS * a->f->s->segment_bytes;
+	uint64_t slots = HIER_SLOTS * a->f->s->segment_bytes;
 	const struct plain *p = &a->plain;
 
 	a->partners = malloc((size_t)a->size * sizeof(*a->partners));
@@ -186,7 +186,7 @@ static int begin_inside(struct alltoall *a)
 
 static void begin(struct alltoall *a, struct flow *f)
 {
-	uint64_t slots = f->acts ? SPAN_SLOTS * f->s->segment_bytes : 0;
+	uint64_t slots = f->acts ? HIER_SLOTS * f->s->segment_bytes : 0;
 	const struct coll_call *call = &f->t->call;
 	int most = 1, err;
 
@@ -236,22 +236,22 @@ static void expect(struct alltoall *a, int node, uint64_t i)
 {
 	struct flow *f = a->f;
 	uint64_t bytes = (uint64_t)hier_node_size(f->l, node) * length(a, i);
-	char *at = a->in && !f->err ? a->in + slot(a, i) : f->s->spare;
+	char *at = a->in && !f->err ? a->in + slot(a, i) : f->s->dummy;
 
 	if (f->acts && i < count(a, f->node))
-		flow_recv(f, &a->recvs[i % SPAN_SLOTS], at, bytes, hier_acting(f->l, node, -1),
+		flow_recv(f, &a->recvs[i % HIER_SLOTS], at, bytes, hier_acting(f->l, node, -1),
 			  FLOW_DOWN);
 }
 
 static void send_unit(struct alltoall *a, int node, uint64_t i)
 {
 	struct flow *f = a->f;
-	struct post *p = &a->sends[i % SPAN_SLOTS];
+	struct post *p = &a->sends[i % HIER_SLOTS];
 
 	flow_wait(f, p);
 	come_together(a, hier_node_ranks(f->l, node)[i / a->units], i);
 	if (f->acts)
-		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->spare,
+		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->dummy,
 			  (uint64_t)a->size * length(a, i), hier_acting(f->l, node, -1), FLOW_DOWN);
 }
 
@@ -260,18 +260,18 @@ static void run_step(struct alltoall *a, int step)
 	int to = node_after(a, step), from = node_after(a, -step);
 	uint64_t sent = count(a, to), received = count(a, a->f->node);
 
-	for (uint64_t i = 0; i < SPAN_SLOTS; i++)
+	for (uint64_t i = 0; i < HIER_SLOTS; i++)
 		expect(a, from, i);
 	for (uint64_t i = 0; i < sent || i < received; i++) {
 		if (i < sent)
 			send_unit(a, to, i);
 		if (i >= received)
 			continue;
-		flow_wait(a->f, &a->recvs[i % SPAN_SLOTS]);
+		flow_wait(a->f, &a->recvs[i % HIER_SLOTS]);
 		go_to_ranks(a, from, i);
-		expect(a, from, i + SPAN_SLOTS);
+		expect(a, from, i + HIER_SLOTS);
 	}
-	for (int i = 0; i < SPAN_SLOTS; i++)
+	for (int i = 0; i < HIER_SLOTS; i++)
 		flow_wait(a->f, &a->sends[i]);
 }
 
@@ -283,6 +283,6 @@ void hier_alltoall(struct flow *f)
 	for (int step = 1; step < f->l->nodes; step++)
 		run_step(&a, step);
 	if (f->acts)
-		flow_meet(f);
+		flow_agree(f);
 	end(&a); /* the other ranks here learn of an error */
 }

@@ -15,7 +15,7 @@ void hier_barrier(struct flow *f)
 	struct coll_call call = {
 		.kind = COLL_BCAST,
 		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = f->s->spare, .bytes = 1 }, .parts = &part, .count = 1 },
+		.send = { .buf = { .addr = f->s->dummy, .bytes = 1 }, .parts = &part, .count = 1 },
 		.bytes = 1,
 		.name = f->t->call.name,
 		.site = f->t->call.site,
@@ -26,7 +26,7 @@ void hier_barrier(struct flow *f)
 		flow_fail(f, err);
 	flow_run(f, f->inside, 0, 0, 1);
 	if (f->acts)
-		flow_meet(f);
+		flow_agree(f);
 	flow_run(f, f->inside, 0, 0, 1);
 	rt_pieces_end(f->inside);
 }

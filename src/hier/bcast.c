@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "hier/hier.h"
 
-/* The call's buffer as segments. A buffer with gaps passes through SPAN_SLOTS slots of staging
+/* The call's buffer as segments. A buffer with gaps passes through HIER_SLOTS slots of staging
  * memory. */
 struct bcast {
 	struct flow *f;
@@ -15,7 +15,7 @@ struct bcast {
 	bool is_root;
 	struct coll_part part;
 	struct coll_call call; /* broadcast inside the node */
-	struct post recv[SPAN_SLOTS], send[SPAN_SLOTS][SPAN_CHILDREN];
+	struct post recv[HIER_SLOTS], send[HIER_SLOTS][HIER_CHILDREN];
 };
 
 static uint64_t offset(const struct bcast *b, uint64_t k)
@@ -25,7 +25,7 @@ static uint64_t offset(const struct bcast *b, uint64_t k)
 
 static char *segment(const struct bcast *b, uint64_t k)
 {
-	return b->at ? b->at + offset(b, k) : b->f->s->spare;
+	return b->at ? b->at + offset(b, k) : b->f->s->dummy;
 }
 
 static void begin(struct bcast *b, struct flow *f)
@@ -37,8 +37,8 @@ static void begin(struct bcast *b, struct flow *f)
 
 	*b = (struct bcast){ .f = f, .at = buf->addr, .is_root = f->t->is_root };
 	if (buf->pack || f->err) { /* a rank without a described buffer receives all the same */
-		b->slots = SPAN_SLOTS;
-		bytes = SPAN_SLOTS * f->cut.segment;
+		b->slots = HIER_SLOTS;
+		bytes = HIER_SLOTS * f->cut.segment;
 		b->at = hier_window(f->s, bytes);
 		err = b->at ? 0 : -ENOMEM;
 	}
@@ -74,7 +74,7 @@ static void convert(struct bcast *b, uint64_t k)
 static void wait_sent(struct bcast *b, uint64_t k)
 {
 	for (int i = 0; i < b->f->child_count; i++)
-		flow_wait(b->f, &b->send[k % SPAN_SLOTS][i]);
+		flow_wait(b->f, &b->send[k % HIER_SLOTS][i]);
 }
 
 static void expect(struct bcast *b, uint64_t k)
@@ -84,7 +84,7 @@ static void expect(struct bcast *b, uint64_t k)
 	if (f->parent < 0 || k >= hier_count(&f->cut))
 		return;
 	wait_sent(b, k); /* the slot's previous segment has been sent */
-	flow_recv(f, &b->recv[k % SPAN_SLOTS], segment(b, k), hier_length(&f->cut, k), f->parent,
+	flow_recv(f, &b->recv[k % HIER_SLOTS], segment(b, k), hier_length(&f->cut, k), f->parent,
 		  FLOW_DOWN);
 }
 
@@ -93,7 +93,7 @@ static void forward(struct bcast *b, uint64_t k)
 	struct flow *f = b->f;
 
 	for (int i = 0; i < f->child_count; i++)
-		flow_send(f, &b->send[k % SPAN_SLOTS][i], segment(b, k), hier_length(&f->cut, k),
+		flow_send(f, &b->send[k % HIER_SLOTS][i], segment(b, k), hier_length(&f->cut, k),
 			  f->children[i], FLOW_DOWN);
 }
 
@@ -102,8 +102,8 @@ static void step(struct bcast *b, uint64_t k)
 	struct flow *f = b->f;
 
 	if (k)
-		expect(b, k - 1 + SPAN_SLOTS);
-	flow_wait(f, &b->recv[k % SPAN_SLOTS]);
+		expect(b, k - 1 + HIER_SLOTS);
+	flow_wait(f, &b->recv[k % HIER_SLOTS]);
 	wait_sent(b, k);
 	if (b->is_root)
 		convert(b, k);
@@ -121,11 +121,11 @@ void hier_bcast(struct flow *f)
 	struct bcast b;
 
 	begin(&b, f);
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		expect(&b, k);
 	for (uint64_t k = 0; k < hier_count(&f->cut); k++)
 		step(&b, k);
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		wait_sent(&b, k);
 	rt_pieces_end(f->inside);
 }

@@ -19,7 +19,7 @@ void flow_fail(struct flow *f, int err)
 		rt_abandon(f->s->local, &f->t->call, err);
 }
 
-static void look(struct flow *f, int rc)
+static void note_code(struct flow *f, int rc)
 {
 	if (!rc)
 		return;
@@ -34,9 +34,9 @@ void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, i
 	int rc = ON_SCRATCH(
 		HOST_CALL(host.Isend(at, (int)bytes, abi.byte, to, tag, f->s->wire, &p->request)));
 
-	p->is_there = !rc;
-	look(f, rc);
-	base_count(BASE_CTR_BYTES_SPAN, bytes);
+	p->is_active = !rc;
+	note_code(f, rc);
+	base_count(BASE_CTR_BYTES_HIER, bytes);
 }
 
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
@@ -45,8 +45,8 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 	int rc = ON_SCRATCH(HOST_CALL(
 		host.Irecv(at, (int)bytes, abi.byte, from, tag, f->s->wire, &p->request)));
 
-	p->is_there = !rc;
-	look(f, rc);
+	p->is_active = !rc;
+	note_code(f, rc);
 }
 
 /* Polls in the thread of the communicator and leaves the CPU to the program. A wait that gives
@@ -78,12 +78,12 @@ void flow_wait(struct flow *f, struct post *p)
 {
 	int which;
 
-	if (!p->is_there)
+	if (!p->is_active)
 		return;
-	p->is_there = false;
-	look(f, wait_any(f, 1, &p->request, &which));
+	p->is_active = false;
+	note_code(f, wait_any(f, 1, &p->request, &which));
 	if (base_fault("hier_wait"))
-		look(f, abi.err_other);
+		note_code(f, abi.err_other);
 }
 
 void flow_wait_any(struct flow *f, struct post *a, struct post *b)
@@ -92,9 +92,9 @@ void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 	void *requests[2]; /* room for handles of either width */
 	int n = 0, done = 0, rc;
 
-	if (a && a->is_there)
+	if (a && a->is_active)
 		posts[n++] = a;
-	if (b && b->is_there)
+	if (b && b->is_active)
 		posts[n++] = b;
 	if (n < 2) {
 		if (n)
@@ -106,13 +106,13 @@ void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 	rc = wait_any(f, n, requests, &done);
 	if (done != 1) /* an error leaves `done` undefined: count the first as complete */
 		done = 0;
-	posts[done]->is_there = false;
-	look(f, rc);
+	posts[done]->is_active = false;
+	note_code(f, rc);
 }
 
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count)
 {
-	struct post post = { 0 }, posts[SPAN_CHILDREN] = { 0 };
+	struct post post = { 0 }, posts[HIER_CHILDREN] = { 0 };
 	int status;
 
 	for (int i = 0; i < from_count; i++) {
@@ -130,7 +130,7 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 }
 
 /* Dissemination: each round doubles the number of nodes whose status a node knows. */
-void flow_meet(struct flow *f)
+void flow_agree(struct flow *f)
 {
 	int nodes = f->l->nodes;
 
@@ -257,7 +257,7 @@ static void work(struct flow *f, struct coll_op *t, int err, struct hier_thread 
 	if (err)
 		flow_fail(f, err);
 	run(f);
-	base_count(BASE_CTR_SPAN_TAKEN, 1);
+	base_count(BASE_CTR_HIER_ADMITTED, 1);
 }
 
 int hier_work(struct coll_op *t, int err, struct hier_thread *by)
@@ -273,7 +273,7 @@ bool hier_serve(struct coll_op *t, int *rc)
 	struct flow f;
 
 	if (!hier_suits(t))
-		return trace_rejected("it is not one of those that are served over several nodes");
+		return trace_rejected("Sluice does not serve this collective over several nodes");
 	hier_wait_idle(t->cs->multinode);
 	work(&f, t, coll_prepare(t), NULL);
 	*rc = conclude(&f);

@@ -3,7 +3,7 @@
  * hier: collectives on communicators that span nodes (doc/adr/0027). rt moves bytes inside a node;
  * messages of the host MPI move bytes between nodes.
  *
- *   MPI_Init        hier_meet()      the ranks of the job tell each other their nodes
+ *   MPI_Init        hier_bootstrap()      the ranks of the job tell each other their nodes
  *   first call      hier_create()    collective: message communicator, node group
  *   each call       hier_serve()     bcast.c ...: executes the schedule of layout.h
  *
@@ -39,8 +39,8 @@ struct hier_comm {
 	char *window;           /* staging memory, reused by every call */
 	uint64_t window_bytes;
 	uint64_t segment_bytes;
-	char *spare;            /* one segment of garbage: buffer of a failed call */
-	struct post *posts;     /* SPAN_SLOTS for each rank */
+	char *dummy;            /* one segment; buffer of the messages of a failed call */
+	struct post *posts;     /* HIER_SLOTS for each rank */
 	struct hier_thread *thread; /* executes nonblocking calls; NULL on every rank: the host
 				       MPI executes them */
 	bool has_failed;        /* messages may still be in flight */
@@ -48,7 +48,7 @@ struct hier_comm {
 
 /* Exchanges the node of every rank, if SLUICE_HIER is on. Context: collective over
  * MPI_COMM_WORLD, after MPI_Init. */
-void hier_meet(void);
+void hier_bootstrap(void);
 /* Returns: at least `bytes` bytes of staging memory, valid until the next call; NULL: out of
  * memory. */
 char *hier_window(struct hier_comm *s, uint64_t bytes);
@@ -75,13 +75,13 @@ int plain_copy_own(const struct flow *f, const struct plain *p);
 
 /* ---- flow.c: one call -------------------------------------------------------------------- */
 
-#define SPAN_SLOTS 4 /* segments in flight over one link */
+#define HIER_SLOTS 4 /* segments in flight over one link */
 
 /* A message in flight. */
 struct post {
 	MPI_Request request;
 	uint64_t segment;
-	bool is_there;
+	bool is_active;
 };
 
 enum flow_tag { FLOW_DOWN = 1, FLOW_UP, FLOW_STATUS };
@@ -95,7 +95,7 @@ struct flow {
 	int node;               /* node of this rank */
 	int acting;             /* acting rank of that node */
 	bool acts;              /* this rank is the acting rank */
-	int parent, children[SPAN_CHILDREN],
+	int parent, children[HIER_CHILDREN],
 		child_count;    /* acting ranks of the tree; -1: none */
 	int code;               /* error code of the host MPI, or 0 */
 	int err;                /* first error, -errno; or 0 */
@@ -122,7 +122,7 @@ void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange
  * every rank in `to`. */
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
 /* Combines the status of all acting ranks. Each acting rank learns whether any rank failed. */
-void flow_meet(struct flow *f);
+void flow_agree(struct flow *f);
 
 /* Executes a blocking call. Returns: true, and *rc for the program; false on every rank: the
  * host MPI executes the call. */
@@ -144,7 +144,7 @@ void hier_thread_end(struct hier_thread *t);
 bool hier_thread_pause(struct hier_thread *t, bool has_moved);
 
 /* Returns: whether hier admits the nonblocking call. All ranks get the same answer. */
-bool hier_takes_requests(const struct coll_op *t);
+bool hier_admits_request(const struct coll_op *t);
 /* Queues a call in the order of calls on the communicator; err: result of the preparation.
  * Returns: 0, or -errno: the call has ended. Owner: hier keeps t until hier_next_done() returns
  * its owner. */

@@ -96,7 +96,7 @@ void hier_layout_destroy(struct hier_layout *l)
 
 void hier_tree_of(int nodes, int root, int node, struct hier_tree *out)
 {
-	int arity = nodes <= SPAN_CHAIN_NODES ? 1 : SPAN_CHILDREN;
+	int arity = nodes <= HIER_CHAIN_NODES ? 1 : HIER_CHILDREN;
 	int at = (node - root + nodes) % nodes; /* numbered from the root */
 
 	*out = (struct hier_tree){ .parent = at ? ((at - 1) / arity + root) % nodes : -1 };
@@ -126,7 +126,7 @@ struct hier_cut hier_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element
 uint64_t hier_unit_bytes(uint64_t segment_bytes, int node_size)
 {
 	uint64_t even = segment_bytes / (uint64_t)node_size;
-	uint64_t least = segment_bytes < SPAN_UNIT_BYTES ? segment_bytes : SPAN_UNIT_BYTES;
+	uint64_t least = segment_bytes < HIER_UNIT_BYTES ? segment_bytes : HIER_UNIT_BYTES;
 
 	return even > least ? even : least;
 }

@@ -8,7 +8,7 @@
  *   1               3  4                          inside each: a collective, a segment later
  *
  * The root acts for its node; elsewhere the lowest rank acts. Nodes are numbered by their lowest
- * rank, in whatever order the launcher places ranks. Up to SPAN_CHAIN_NODES nodes form a chain:
+ * rank, in whatever order the launcher places ranks. Up to HIER_CHAIN_NODES nodes form a chain:
  * each link carries each byte once, and segments follow each other. More nodes form a binary tree,
  * because the latency of a chain grows with the number of nodes.
  *
@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SPAN_CHILDREN 2
-#define SPAN_CHAIN_NODES 4 /* the most nodes that form a chain */
+#define HIER_CHILDREN 2
+#define HIER_CHAIN_NODES 4 /* the most nodes that form a chain */
 
 /* Ranks of a communicator by node. */
 struct hier_layout {
@@ -55,7 +55,7 @@ static inline int hier_acting(const struct hier_layout *l, int node, int root)
 /* Place of a node in the tree of `nodes` nodes under `root`. */
 struct hier_tree {
 	int parent; /* -1: the node is the root */
-	int children[SPAN_CHILDREN], child_count;
+	int children[HIER_CHILDREN], child_count;
 };
 void hier_tree_of(int nodes, int root, int node, struct hier_tree *out);
 /* Returns: number of links from the root to the farthest node. */
@@ -86,9 +86,9 @@ static inline uint64_t hier_length(const struct hier_cut *c, uint64_t k)
 /*
  * Bytes of each rank's message that cross the network at a time, where each rank of a node has a
  * message of its own. The acting rank stages one such fragment per rank, about a segment in total.
- * Below SPAN_UNIT_BYTES a message costs more than the copy of its bytes.
+ * Below HIER_UNIT_BYTES a message costs more than the copy of its bytes.
  */
-#define SPAN_UNIT_BYTES ((uint64_t)64 << 10)
+#define HIER_UNIT_BYTES ((uint64_t)64 << 10)
 uint64_t hier_unit_bytes(uint64_t segment_bytes, int node_size);
 
 /* Ring: the node whose data `node` receives in `step` (0 to nodes - 2) from its predecessor. A

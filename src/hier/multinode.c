@@ -9,13 +9,13 @@
 #include "hier/hier.h"
 
 enum {
-	MEET_TAG = 0x51d, /* tags of MPI_Comm_create_group, not of messages */
+	WORLD_TAG = 0x51d, /* tags of MPI_Comm_create_group, not of messages */
 	WIRE_TAG = 0x51e,
 	SPANS_MAX = 256, /* host MPIs have few communicators (MPICH: 2048), and the program needs
 			    them */
 };
 
-/* Facts of all ranks of the job. hier_meet() writes them before other threads read. */
+/* Facts of all ranks of the job. hier_bootstrap() writes them before other threads read. */
 static struct {
 	uint64_t *keys; /* node of each rank of MPI_COMM_WORLD; NULL: hier admits nothing */
 } world;
@@ -61,7 +61,7 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 		if (!all[r].agreed)
 			return "Sluice is off on a rank";
 		if (all[r].agreed != all[0].agreed)
-			return "its ranks have different SLUICE_ options or versions";
+			return "ranks have different SLUICE_ options or versions";
 		is_one &= all[r].node == all[0].node;
 	}
 	return is_one ? "all ranks are on one node" : NULL;
@@ -93,7 +93,7 @@ static bool all_have(bool room, MPI_Comm comm)
 	return !host.Allreduce(&lacks, &any, 1, abi.byte, abi.bor, comm) && !any;
 }
 
-void hier_meet(void)
+void hier_bootstrap(void)
 {
 	struct rt_identity mine, *all;
 	uint64_t *keys;
@@ -104,9 +104,9 @@ void hier_meet(void)
 		return;
 	bypass++;
 	rt_identity(&mine);
-	all = base_fault("hier_meet") ? NULL : calloc((size_t)ranks, sizeof(*all));
+	all = base_fault("hier_bootstrap") ? NULL : calloc((size_t)ranks, sizeof(*all));
 	keys = malloc((size_t)ranks * sizeof(*keys));
-	if (!copy_of(abi.comm_world, MEET_TAG, &comm)) {
+	if (!copy_of(abi.comm_world, WORLD_TAG, &comm)) {
 		if (all_have(all && keys, comm) &&
 		    !host.Allgather(&mine, sizeof(mine), abi.byte, all, sizeof(mine), abi.byte,
 				    comm)) {
@@ -261,9 +261,9 @@ static bool set_segment(struct hier_comm *s)
 						       : hier_segment_bytes(!is_roomy);
 	s->segment_bytes = base_max_u64(s->segment_bytes,
 					(uint64_t)s->layout->ranks); /* at least a byte of each */
-	s->spare = malloc(s->segment_bytes);
-	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
-	return all_say(s->cs, s->spare && s->posts);
+	s->dummy = malloc(s->segment_bytes);
+	s->posts = calloc((size_t)s->layout->ranks * HIER_SLOTS, sizeof(*s->posts));
+	return all_say(s->cs, s->dummy && s->posts);
 }
 
 /* Nonblocking calls need, on every rank, a thread that may call the host MPI. */
@@ -279,9 +279,9 @@ static void set_thread(struct hier_comm *s)
 	hier_thread_end(s->thread);
 	s->thread = NULL;
 	base_log(BASE_LOG_INFO, "mpi",
-		 "nonblocking collectives over several nodes are left to the MPI: %s",
-		 session_is_thread_multiple() ? "a rank has no thread for them"
-				    : "MPI_THREAD_MULTIPLE is not provided");
+		 "nonblocking collectives over several nodes go to the host MPI: %s",
+		 session_is_thread_multiple() ? "a rank has no progress thread"
+					      : "MPI_THREAD_MULTIPLE is not provided");
 }
 
 static void explain(const struct hier_comm *s, const struct comm_state *cs)
@@ -292,12 +292,13 @@ static void explain(const struct hier_comm *s, const struct comm_state *cs)
 	if (!s) {
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
 		base_log(BASE_LOG_INFO, "mpi",
-			 "communicator of %d ranks on several nodes is left to the MPI", cs->size);
+			 "communicator of %d ranks on several nodes goes to the host MPI",
+			 cs->size);
 		return;
 	}
 	l = s->layout;
 	node = l->node_of[cs->rank];
-	base_count(BASE_CTR_SPANS, 1);
+	base_count(BASE_CTR_HIER_COMMS, 1);
 	base_log(BASE_LOG_INFO, "mpi",
 		 "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
 		 cs->size, l->nodes, hier_node_size(l, node), node, hier_acting(l, node, -1));
@@ -348,7 +349,7 @@ static void hier_destroy(struct hier_comm *s)
 	bypass--;
 	if (!s->has_failed) { /* after a failure the host MPI may still use these buffers */
 		free(s->window);
-		free(s->spare);
+		free(s->dummy);
 		free(s->posts);
 	}
 	hier_layout_destroy(s->layout);
@@ -373,7 +374,7 @@ static const struct multinode_ops hier_ops = {
 	.destroy = hier_destroy,
 	.end = hier_end,
 	.execute = hier_serve,
-	.admits_request = hier_takes_requests,
+	.admits_request = hier_admits_request,
 	.start = hier_start,
 	.abandon = hier_give_up,
 	.next_done = hier_next_done,

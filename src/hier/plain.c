@@ -6,12 +6,12 @@
 #include "base/base.h"
 #include "hier/hier.h"
 
-static bool is_there(const struct coll_side *s) { return s->count && s->buf.bytes; }
+static bool is_significant(const struct coll_side *s) { return s->count && s->buf.bytes; }
 
 int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out)
 {
 	const struct coll_side *send = &f->t->call.send, *recv = &f->t->call.recv;
-	bool has_send = is_there(send), has_recv = is_there(recv);
+	bool has_send = is_significant(send), has_recv = is_significant(recv);
 	uint64_t sent = has_send && (send->buf.pack || copies_send) ? send->buf.bytes : 0;
 	uint64_t received = has_recv && recv->buf.pack ? recv->buf.bytes : 0;
 	char *window;

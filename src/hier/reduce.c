@@ -23,12 +23,12 @@ struct reduce {
 	const char *mine;      /* this rank's contribution */
 	char *sum;             /* of the acting rank: the whole sum, or slots */
 	uint64_t sum_slots;    /* 0: the whole sum */
-	char *theirs;          /* SPAN_SLOTS segments of each child */
+	char *theirs;          /* HIER_SLOTS segments of each child */
 	struct coll_part part, sum_part;
 	struct coll_call up, down; /* inside the node: reduction, broadcast */
 	struct rt_pieces *inside; /* steps of `up` */
-	struct post recv_up[SPAN_CHILDREN][SPAN_SLOTS], send_up[SPAN_SLOTS];
-	struct post recv_down[SPAN_SLOTS], send_down[SPAN_CHILDREN][SPAN_SLOTS];
+	struct post recv_up[HIER_CHILDREN][HIER_SLOTS], send_up[HIER_SLOTS];
+	struct post recv_down[HIER_SLOTS], send_down[HIER_CHILDREN][HIER_SLOTS];
 };
 
 static uint64_t sum_offset(const struct reduce *d, uint64_t k)
@@ -38,14 +38,14 @@ static uint64_t sum_offset(const struct reduce *d, uint64_t k)
 
 static char *sum_at(const struct reduce *d, uint64_t k)
 {
-	return d->sum ? d->sum + sum_offset(d, k) : d->f->s->spare;
+	return d->sum ? d->sum + sum_offset(d, k) : d->f->s->dummy;
 }
 
 static char *their_at(const struct reduce *d, int child, uint64_t k)
 {
-	uint64_t slot = (uint64_t)child * SPAN_SLOTS + k % SPAN_SLOTS;
+	uint64_t slot = (uint64_t)child * HIER_SLOTS + k % HIER_SLOTS;
 
-	return d->theirs ? d->theirs + slot * d->f->cut.segment : d->f->s->spare;
+	return d->theirs ? d->theirs + slot * d->f->cut.segment : d->f->s->dummy;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -65,9 +65,9 @@ static void place(const struct reduce *d, const struct coll_call *call, struct p
 	p->recv = p->bytes;
 	p->bytes += call->recv.buf.pack ? f->cut.bytes : 0;
 	p->sum = p->bytes;
-	p->bytes += needs_sum ? SPAN_SLOTS * f->cut.segment : 0;
+	p->bytes += needs_sum ? HIER_SLOTS * f->cut.segment : 0;
 	p->theirs = p->bytes;
-	p->bytes += (uint64_t)f->child_count * SPAN_SLOTS * f->cut.segment;
+	p->bytes += (uint64_t)f->child_count * HIER_SLOTS * f->cut.segment;
 }
 
 static int set_buffers(struct reduce *d)
@@ -87,7 +87,7 @@ static int set_buffers(struct reduce *d)
 		d->sum = !call->recv.count     ? window + p.sum
 			 : call->recv.buf.pack ? window + p.recv
 					       : call->recv.buf.addr;
-		d->sum_slots = call->recv.count ? 0 : SPAN_SLOTS;
+		d->sum_slots = call->recv.count ? 0 : HIER_SLOTS;
 		d->theirs = window + p.theirs;
 	} else if (call->recv.count) {
 		d->sum = call->recv.buf.pack ? window + p.recv : call->recv.buf.addr;
@@ -171,7 +171,7 @@ static void expect_up(struct reduce *d, uint64_t k)
 	struct flow *f = d->f;
 
 	for (int i = 0; i < f->child_count && k < d->count; i++)
-		flow_recv(f, &d->recv_up[i][k % SPAN_SLOTS], their_at(d, i, k),
+		flow_recv(f, &d->recv_up[i][k % HIER_SLOTS], their_at(d, i, k),
 			  hier_length(&f->cut, k), f->children[i], FLOW_UP);
 }
 
@@ -193,7 +193,7 @@ static void combine(struct reduce *d, int child, uint64_t k)
 	const struct coll_reduce *reduce = &f->t->call.reduce;
 	int err;
 
-	flow_wait(f, &d->recv_up[child][k % SPAN_SLOTS]);
+	flow_wait(f, &d->recv_up[child][k % HIER_SLOTS]);
 	if (f->err)
 		return;
 	err = reduce->combine(reduce->ctx, their_at(d, child, k), sum_at(d, k),
@@ -205,13 +205,13 @@ static void combine(struct reduce *d, int child, uint64_t k)
 static void go_up(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
-	struct post *p = &d->send_up[k % SPAN_SLOTS];
+	struct post *p = &d->send_up[k % HIER_SLOTS];
 
 	flow_wait(f, p); /* the slot's previous segment has been sent */
 	come_together(d, k);
 	for (int i = 0; i < f->child_count; i++)
 		combine(d, i, k);
-	expect_up(d, k + SPAN_SLOTS);
+	expect_up(d, k + HIER_SLOTS);
 	if (f->parent >= 0) {
 		flow_send(f, p, sum_at(d, k), hier_length(&f->cut, k), f->parent, FLOW_UP);
 		p->segment = k;
@@ -226,13 +226,13 @@ static void go_up(struct reduce *d, uint64_t k)
 static void expect_down(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
-	struct post *up = &d->send_up[k % SPAN_SLOTS];
+	struct post *up = &d->send_up[k % HIER_SLOTS];
 
 	if (f->parent < 0 || k >= d->count)
 		return;
 	if (up->segment == k)
 		flow_wait(f, up);
-	flow_recv(f, &d->recv_down[k % SPAN_SLOTS], sum_at(d, k), hier_length(&f->cut, k),
+	flow_recv(f, &d->recv_down[k % HIER_SLOTS], sum_at(d, k), hier_length(&f->cut, k),
 		  f->parent, FLOW_DOWN);
 }
 
@@ -241,12 +241,12 @@ static void go_down(struct reduce *d, uint64_t k)
 	struct flow *f = d->f;
 	uint64_t bytes = hier_length(&f->cut, k);
 
-	for (uint64_t i = k ? k + SPAN_SLOTS - 1 : 0; i < k + SPAN_SLOTS; i++)
+	for (uint64_t i = k ? k + HIER_SLOTS - 1 : 0; i < k + HIER_SLOTS; i++)
 		expect_down(d, i);
-	flow_wait(f, &d->recv_down[k % SPAN_SLOTS]);
+	flow_wait(f, &d->recv_down[k % HIER_SLOTS]);
 	for (int i = 0; i < f->child_count; i++) {
-		flow_wait(f, &d->send_down[i][k % SPAN_SLOTS]);
-		flow_send(f, &d->send_down[i][k % SPAN_SLOTS], sum_at(d, k), bytes, f->children[i],
+		flow_wait(f, &d->send_down[i][k % HIER_SLOTS]);
+		flow_send(f, &d->send_down[i][k % HIER_SLOTS], sum_at(d, k), bytes, f->children[i],
 			  FLOW_DOWN);
 	}
 	if (f->acts && k + 1 == d->count) /* the status precedes the last segment inside the node */
@@ -259,7 +259,7 @@ void hier_reduce(struct flow *f)
 	struct reduce d;
 
 	begin(&d, f);
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		expect_up(&d, k);
 	for (uint64_t k = 0; k < d.count + d.lag; k++) {
 		if (k < d.count)
@@ -267,7 +267,7 @@ void hier_reduce(struct flow *f)
 		if (d.for_all && k >= d.lag)
 			go_down(&d, k - d.lag);
 	}
-	for (int slot = 0; slot < SPAN_SLOTS; slot++) {
+	for (int slot = 0; slot < HIER_SLOTS; slot++) {
 		flow_wait(f, &d.send_up[slot]);
 		for (int i = 0; i < f->child_count; i++)
 			flow_wait(f, &d.send_down[i][slot]);

@@ -24,7 +24,7 @@
 
 enum {
 	SET_MASK = 2,             /* SIG_SETMASK */
-	EAGER_LOOKS = 100,        /* polls after the last event before the thread sleeps */
+	EAGER_POLLS = 100,        /* polls after the last event before the thread sleeps */
 	NAP_MIN_NS = 20000, NAP_MAX_NS = 500000,
 	GIVE_UP_NAPS = 2000,      /* of 1 ms each, at the end, without a call that ends */
 };
@@ -51,7 +51,7 @@ struct hier_thread {
 	uint32_t ended;        /* number of calls that have ended */
 	bool is_busy, is_ending;
 	_Atomic bool is_cancelled;
-	uint32_t seen, looks;  /* of the thread alone */
+	uint32_t known_hurries, polls;  /* of the thread alone */
 };
 
 static struct {
@@ -62,14 +62,14 @@ static struct {
 
 static _Atomic uint32_t hurries; /* counts requests to poll at once */
 
-static void put(struct jobs *jobs, struct job *j)
+static void push(struct jobs *jobs, struct job *j)
 {
 	j->next = NULL;
 	*jobs->last = j;
 	jobs->last = &j->next;
 }
 
-static struct job *queue_take(struct jobs *jobs)
+static struct job *pop(struct jobs *jobs)
 {
 	struct job *j = jobs->first;
 
@@ -93,14 +93,14 @@ bool hier_thread_pause(struct hier_thread *t, bool has_moved)
 {
 	uint32_t now = atomic_load_explicit(&hurries, memory_order_relaxed);
 
-	if (has_moved || now != t->seen)
-		t->looks = 0;
-	t->seen = now;
-	t->looks++;
-	if (t->looks < EAGER_LOOKS)
+	if (has_moved || now != t->known_hurries)
+		t->polls = 0;
+	t->known_hurries = now;
+	t->polls++;
+	if (t->polls < EAGER_POLLS)
 		sched_yield();
 	else
-		nap((long)base_min_u64((uint64_t)(t->looks - EAGER_LOOKS) * 1000 + NAP_MIN_NS,
+		nap((long)base_min_u64((uint64_t)(t->polls - EAGER_POLLS) * 1000 + NAP_MIN_NS,
 				       NAP_MAX_NS));
 	return !atomic_load_explicit(&t->is_cancelled, memory_order_relaxed);
 }
@@ -108,7 +108,7 @@ bool hier_thread_pause(struct hier_thread *t, bool has_moved)
 static void finish(struct job *j)
 {
 	pthread_mutex_lock(&done.lock);
-	put(&done.jobs, j);
+	push(&done.jobs, j);
 	atomic_fetch_add_explicit(&done.count, 1,
 				  memory_order_release); /* partner: hier_next_done */
 	pthread_mutex_unlock(&done.lock);
@@ -127,17 +127,17 @@ static void *thread_main(void *arg)
 	struct hier_thread *t = arg;
 	struct job *j;
 
-	prctl(PR_SET_NAME, "sluice-span");
+	prctl(PR_SET_NAME, "sluice-hier");
 	pthread_mutex_lock(&t->lock);
 	while (!t->is_ending) {
-		j = queue_take(&t->queue);
+		j = pop(&t->queue);
 		if (!j) {
 			pthread_cond_wait(&t->news, &t->lock);
 			continue;
 		}
 		t->is_busy = true;
 		pthread_mutex_unlock(&t->lock);
-		t->looks = 0;
+		t->polls = 0;
 		j->err = hier_work(j->op, j->err, t);
 		pthread_mutex_lock(&t->lock);
 		t->is_busy = false;
@@ -237,7 +237,7 @@ bool hier_end(struct hier_comm *s)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-bool hier_takes_requests(const struct coll_op *t)
+bool hier_admits_request(const struct coll_op *t)
 {
 	return t->cs->multinode->thread && hier_suits(t);
 }
@@ -261,7 +261,7 @@ int hier_start(struct coll_op *t, int err, void *owner)
 	*j = (struct job){ .op = t, .owner = owner, .err = err };
 	rt_intercept_ref();
 	pthread_mutex_lock(&thread->lock);
-	put(&thread->queue, j);
+	push(&thread->queue, j);
 	pthread_cond_signal(&thread->news);
 	pthread_mutex_unlock(&thread->lock);
 	return 0;
@@ -276,7 +276,7 @@ void *hier_next_done(int *out_result)
 	if (!atomic_load_explicit(&done.count, memory_order_acquire))
 		return NULL;
 	pthread_mutex_lock(&done.lock);
-	j = queue_take(&done.jobs);
+	j = pop(&done.jobs);
 	if (j)
 		atomic_fetch_sub_explicit(&done.count, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&done.lock);

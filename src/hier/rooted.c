@@ -23,7 +23,7 @@ struct rooted {
 	bool is_root, is_scatter;
 	int root;
 	uint64_t bytes;            /* of each rank's message */
-	char *slots; /* of an acting rank other than the root: SPAN_SLOTS times a fragment of
+	char *slots; /* of an acting rank other than the root: HIER_SLOTS times a fragment of
 		        each rank */
 	struct coll_call near;       /* the exchange inside the node */
 	int *partners;             /* of one step of the exchange */
@@ -51,7 +51,7 @@ static uint64_t length(const struct rooted *o, int node, uint64_t k)
 
 static struct post *post_of(const struct rooted *o, int rank, uint64_t k)
 {
-	return &o->f->s->posts[(k % SPAN_SLOTS) * (uint64_t)o->f->l->ranks + (uint64_t)rank];
+	return &o->f->s->posts[(k % HIER_SLOTS) * (uint64_t)o->f->l->ranks + (uint64_t)rank];
 }
 
 /* ---- inside the node --------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
 {
 	uint64_t n = (uint64_t)hier_node_size(o->f->l, o->f->node);
 
-	return ((k % SPAN_SLOTS) * n + (uint64_t)place) * unit_of(o, o->f->node);
+	return ((k % HIER_SLOTS) * n + (uint64_t)place) * unit_of(o, o->f->node);
 }
 
 /* The root's buffer has one part for each rank. */
@@ -125,7 +125,7 @@ static int begin_inside(struct rooted *o)
 	struct flow *f = o->f;
 	const struct coll_call *call = &f->t->call;
 	uint64_t n = (uint64_t)hier_node_size(f->l, f->node), unit = unit_of(o, f->node);
-	struct coll_buf buf = { .addr = o->slots, .bytes = SPAN_SLOTS * n * unit };
+	struct coll_buf buf = { .addr = o->slots, .bytes = HIER_SLOTS * n * unit };
 	struct coll_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
 
 	o->near = (struct coll_call){
@@ -158,7 +158,7 @@ static void begin(struct rooted *o, struct flow *f)
 		.bytes = f->t->bytes,
 	};
 	slots = has_slots
-			? SPAN_SLOTS * (uint64_t)hier_node_size(f->l, f->node) * unit_of(o, f->node)
+			? HIER_SLOTS * (uint64_t)hier_node_size(f->l, f->node) * unit_of(o, f->node)
 			: 0;
 	err = plain_begin(f, false, slots, &o->plain);
 	o->slots = !err && has_slots ? o->plain.more : NULL;
@@ -188,14 +188,14 @@ static char *place_of(const struct rooted *o, int rank, uint64_t k)
 	uint64_t at = k * unit_of(o, o->f->l->node_of[rank]);
 
 	return root_at(o) && !o->f->err ? root_at(o) + root_side(o)->parts[rank].off + at
-					: o->f->s->spare;
+					: o->f->s->dummy;
 }
 
 /* Returns: place in the acting rank's memory of a rank of this node. */
 static char *passing(const struct rooted *o, int rank, uint64_t k)
 {
 	if (o->f->err || !o->slots)
-		return o->f->s->spare;
+		return o->f->s->dummy;
 	return rank == o->f->acting ? own_at(o) + k * unit_of(o, o->f->node) :
 				      o->slots + slot_offset(o, o->f->l->place[rank], k);
 }
@@ -273,12 +273,12 @@ static void gather_root(struct rooted *o)
 {
 	uint64_t steps = most_steps(o);
 
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		root_post(o, k);
 	for (uint64_t k = 0; k < steps; k++) {
 		step_inside(o, k);
 		wait_all(o, k);
-		root_post(o, k + SPAN_SLOTS);
+		root_post(o, k + HIER_SLOTS);
 	}
 	root_status(o);
 }
@@ -292,7 +292,7 @@ static void gather_acting(struct rooted *o)
 		step_inside(o, k);
 		acting_post(o, k);
 	}
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		wait_all(o, k);
 	flow_status(o->f, NULL, 0, &o->root, 1);
 }
@@ -308,7 +308,7 @@ static void scatter_root(struct rooted *o)
 		root_post(o, k);
 		step_inside(o, k);
 	}
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		wait_all(o, k);
 	root_status(o);
 }
@@ -317,14 +317,14 @@ static void scatter_acting(struct rooted *o)
 {
 	uint64_t steps = steps_of(o, o->f->node);
 
-	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		acting_post(o, k);
 	for (uint64_t k = 0; k < steps; k++) {
 		wait_all(o, k);
 		if (k + 1 == steps) /* the status precedes the last fragment inside the node */
 			flow_status(o->f, &o->root, 1, NULL, 0);
 		step_inside(o, k);
-		acting_post(o, k + SPAN_SLOTS);
+		acting_post(o, k + HIER_SLOTS);
 	}
 }
 

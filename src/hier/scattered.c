@@ -22,10 +22,10 @@ struct scattered {
 	struct flow *f;
 	struct plain plain;
 	uint64_t sum_bytes;   /* of the parts of all ranks here */
-	char *sum, *out, *in; /* of the acting rank; out and in: SPAN_SLOTS segments each */
+	char *sum, *out, *in; /* of the acting rank; out and in: HIER_SLOTS segments each */
 	struct coll_call up, down; /* inside the node: reduction, delivery */
 	struct coll_part part, sum_part;
-	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
+	struct post sends[HIER_SLOTS], recvs[HIER_SLOTS];
 };
 
 /* A segment of the result of one rank of a node. */
@@ -48,7 +48,7 @@ static uint64_t bytes_of(const struct flow *f, int rank)
 }
 
 static int rank_at(const struct unit *u) { return hier_node_ranks(u->d->f->l, u->node)[u->member]; }
-static bool is_over(const struct unit *u)
+static bool is_end(const struct unit *u)
 {
 	return u->member >= hier_node_size(u->d->f->l, u->node);
 }
@@ -56,7 +56,7 @@ static uint64_t length(const struct unit *u)
 {
 	return base_min_u64(bytes_of(u->d->f, rank_at(u)) - u->at, u->d->f->cut.segment);
 }
-static uint64_t slot(const struct unit *u) { return u->index % SPAN_SLOTS * u->d->f->cut.segment; }
+static uint64_t slot(const struct unit *u) { return u->index % HIER_SLOTS * u->d->f->cut.segment; }
 /* Offset in the contribution of each rank. */
 static uint64_t offset(const struct unit *u)
 {
@@ -65,7 +65,7 @@ static uint64_t offset(const struct unit *u)
 
 static void settle(struct unit *u)
 {
-	while (!is_over(u) && u->at >= bytes_of(u->d->f, rank_at(u))) {
+	while (!is_end(u) && u->at >= bytes_of(u->d->f, rank_at(u))) {
 		u->at = 0;
 		u->member++;
 	}
@@ -174,7 +174,7 @@ static int begin_inside(struct scattered *d)
 {
 	struct flow *f = d->f;
 	const struct coll_call *call = &f->t->call;
-	uint64_t gathered = d->sum_bytes + SPAN_SLOTS * f->cut.segment;
+	uint64_t gathered = d->sum_bytes + HIER_SLOTS * f->cut.segment;
 
 	d->part = (struct coll_part){ 0, d->plain.send_bytes };
 	d->sum_part = (struct coll_part){ 0, gathered };
@@ -198,7 +198,7 @@ static int begin_inside(struct scattered *d)
 
 static void begin(struct scattered *d, struct flow *f)
 {
-	uint64_t slots = SPAN_SLOTS * f->cut.segment;
+	uint64_t slots = HIER_SLOTS * f->cut.segment;
 	int err;
 
 	*d = (struct scattered){ .f = f };
@@ -220,16 +220,16 @@ static void begin(struct scattered *d, struct flow *f)
 
 static char *passing(const struct scattered *d, char *slots, const struct unit *u)
 {
-	return slots && !d->f->err ? slots + slot(u) : d->f->s->spare;
+	return slots && !d->f->err ? slots + slot(u) : d->f->s->dummy;
 }
 
 static void expect(struct scattered *d, struct unit *u, int from)
 {
 	struct flow *f = d->f;
 
-	if (!f->acts || is_over(u))
+	if (!f->acts || is_end(u))
 		return;
-	flow_recv(f, &d->recvs[u->index % SPAN_SLOTS], passing(d, d->in, u), length(u),
+	flow_recv(f, &d->recvs[u->index % HIER_SLOTS], passing(d, d->in, u), length(u),
 		  hier_acting(f->l, from, -1), FLOW_UP);
 	advance(u);
 }
@@ -237,7 +237,7 @@ static void expect(struct scattered *d, struct unit *u, int from)
 static void send_unit(struct scattered *d, struct unit *u)
 {
 	struct flow *f = d->f;
-	struct post *p = &d->sends[u->index % SPAN_SLOTS];
+	struct post *p = &d->sends[u->index % HIER_SLOTS];
 
 	flow_wait(f, p);
 	come_together(d, u, d->sum_bytes + slot(u));
@@ -253,7 +253,7 @@ static void add_unit(struct scattered *d, struct unit *u)
 	const struct coll_reduce *reduce = &f->t->call.reduce;
 	int err = 0;
 
-	flow_wait(f, &d->recvs[u->index % SPAN_SLOTS]);
+	flow_wait(f, &d->recvs[u->index % HIER_SLOTS]);
 	if (f->acts && !f->err)
 		err = reduce->combine(reduce->ctx, d->in + slot(u), d->sum + u->sum_at,
 				    length(u) / reduce->element_bytes);
@@ -269,17 +269,17 @@ static void run_step(struct scattered *d, int step)
 	struct unit out = first_of(d, (f->node + step) % nodes), in = first_of(d, f->node),
 		    expected = in;
 
-	for (int i = 0; i < SPAN_SLOTS; i++)
+	for (int i = 0; i < HIER_SLOTS; i++)
 		expect(d, &expected, from);
-	while (!is_over(&out) || !is_over(&in)) {
-		if (!is_over(&out))
+	while (!is_end(&out) || !is_end(&in)) {
+		if (!is_end(&out))
 			send_unit(d, &out);
-		if (is_over(&in))
+		if (is_end(&in))
 			continue;
 		add_unit(d, &in);
 		expect(d, &expected, from);
 	}
-	for (int i = 0; i < SPAN_SLOTS; i++)
+	for (int i = 0; i < HIER_SLOTS; i++)
 		flow_wait(d->f, &d->sends[i]);
 }
 
@@ -288,11 +288,11 @@ void hier_scattered(struct flow *f)
 	struct scattered d;
 
 	begin(&d, f);
-	for (struct unit u = first_of(&d, f->node); !is_over(&u); advance(&u))
+	for (struct unit u = first_of(&d, f->node); !is_end(&u); advance(&u))
 		come_together(&d, &u, u.sum_at);
 	for (int step = 1; step < f->l->nodes; step++)
 		run_step(&d, step);
 	if (f->acts)
-		flow_meet(f);
+		flow_agree(f);
 	end(&d); /* the other ranks here learn of an error */
 }

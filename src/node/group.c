@@ -70,14 +70,14 @@ static const char *refusal(const struct node_hello *all, int size)
 		if (all[r].error)
 			return "a rank cannot share memory";
 		if (all[r].node_id != all[0].node_id)
-			return "its ranks are on several nodes (or in separate containers)";
+			return "ranks are on several nodes or in separate containers";
 		if (all[r].options_hash != all[0].options_hash)
-			return "its ranks have different SLUICE_ options";
+			return "ranks have different SLUICE_ options";
 		if (all[r].uid != all[0].uid)
-			return "its ranks belong to different users";
+			return "ranks belong to different users";
 		for (int q = 0; q < r; q++)
 			if (all[q].pid == all[r].pid)
-				return "two of its ranks are one process";
+				return "two ranks are one process";
 	}
 	return NULL;
 }
@@ -340,9 +340,8 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 		group_free(g);
 		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
-		base_log(BASE_LOG_INFO, "node",
-			 "communicator of %d ranks stays with the host MPI: %s", oob->size,
-			 last_refusal);
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks goes to the host MPI: %s",
+			 oob->size, last_refusal);
 		return ret;
 	}
 	group_layout(g, area_bytes);
@@ -373,9 +372,8 @@ out:
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
-		base_log(BASE_LOG_INFO, "node",
-			 "communicator of %d ranks stays with the host MPI: %s", g->size,
-			 last_refusal);
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks goes to the host MPI: %s",
+			 g->size, last_refusal);
 	}
 	group_free(g);
 	return ret;

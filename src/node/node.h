@@ -173,14 +173,4 @@ int node_observe(const struct node_outline *o, const struct node_member *members
 		 struct node_group **out);
 void node_observe_end(struct node_group *g);
 
-/* ---- for `sluice info`: the probe between two fresh processes ------------------------------ */
-struct node_probe {
-	char arena[160];     /* "": works; else the reason */
-	char vm_read[160], vm_write[160];
-	double vm_read_gbps, arena_gbps;
-};
-/* Forks two processes and probes between them. Returns: 0, or -errno when the probe itself failed,
- * with the reason in *out. Context: single-threaded processes only. */
-int node_probe_pair(struct node_probe *out);
-
 #endif

@@ -3,18 +3,11 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include "os/arch.h"
-#include "os/os.h"
+#include "os/private.h"
 
-void os_cpu_relax(void)
-{
-	_mm_pause();
-}
+void os_cpu_relax(void) { _mm_pause(); }
 
-uint64_t os_ticks(void)
-{
-	return __rdtsc();
-}
+uint64_t os_ticks(void) { return __rdtsc(); }
 
 bool os_arch_has_steady_ticks(void)
 {
@@ -58,15 +51,9 @@ static int cpu_flags(void)
 	return flags;
 }
 
-bool os_arch_has_movsb(void)
-{
-	return cpu_flags() & CPU_MOVSB;
-}
+bool os_arch_has_movsb(void) { return cpu_flags() & CPU_MOVSB; }
 
-bool os_arch_prefers_movsb(void)
-{
-	return cpu_flags() & CPU_MOVSB && cpu_flags() & CPU_ZEN5;
-}
+bool os_arch_prefers_movsb(void) { return cpu_flags() & CPU_MOVSB && cpu_flags() & CPU_ZEN5; }
 
 void os_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 {

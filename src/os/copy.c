@@ -2,8 +2,7 @@
 /* Choosing and running a copy kernel. doc/adr/0005-copy-kernels.md has the measurements. */
 #include <string.h>
 
-#include "os/arch.h"
-#include "os/os.h"
+#include "os/private.h"
 
 enum {
 	MOVSB_FROM = 256 << 10,         /* total bytes; below, it is no faster than memcpy */

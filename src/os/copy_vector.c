@@ -7,8 +7,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "os/arch.h"
-#include "os/os.h"
+#include "os/private.h"
 
 enum {
 	LINE = 64,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CPUs of this process, and their caches. */
+/* CPUs of this process, their caches and their time-stamp counter. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -7,15 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/os.h"
-#include "os/procfile.h"
+#include "os/private.h"
 
 enum { CACHE_LEVELS = 5 };
 
-int os_page_check(void)
-{
-	return sysconf(_SC_PAGESIZE) == (long)OS_PAGE ? 0 : -ENOTSUP;
-}
+int os_page_check(void) { return sysconf(_SC_PAGESIZE) == (long)OS_PAGE ? 0 : -ENOTSUP; }
 
 int os_cpumask_of(int tid, struct os_cpumask *out)
 {
@@ -146,4 +142,28 @@ uint64_t os_l2_bytes(void)
 	static _Atomic uint64_t memo;
 
 	return remember(&memo, 2);
+}
+
+/* ---- the time-stamp counter -------------------------------------------------------------- */
+
+/* Clock sources that read the time-stamp counter. A kernel that found the counter unstable uses
+ * another. */
+static bool is_by_counter(const char *source)
+{
+	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page" };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		if (!strncmp(source, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+bool os_has_steady_ticks(void)
+{
+	char source[64];
+
+	return os_arch_has_steady_ticks() &&
+	       os_procfile_read(
+		       "/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+		       sizeof source) > 0 && is_by_counter(source);
 }

@@ -8,8 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "os/os.h"
-#include "os/procfile.h"
+#include "os/private.h"
 
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* NUMA nodes, by plain system calls instead of libnuma. */
+/* NUMA nodes, by plain system calls instead of libnuma, and page tables. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/os.h"
-#include "os/procfile.h"
+#include "os/private.h"
 
 enum { NODE_WORDS = 16 }; /* 1024 nodes */
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE is not in the headers of older distributions */
 
 /* Returns: the last number of a list like "0-1,4". */
 static int list_last(const char *list)
@@ -100,4 +100,12 @@ int os_prefer_node(void *addr, uint64_t bytes, int node)
 	if (syscall(SYS_mbind, start, end - start, MPOL_PREFERRED, mask, NODE_WORDS * bits, 0))
 		return -errno;
 	return 0;
+}
+
+void os_populate(void *addr, uint64_t bytes)
+{
+	uintptr_t start = base_round_down((uintptr_t)addr, OS_PAGE);
+
+	syscall(SYS_madvise, start, base_round_up((uintptr_t)addr + bytes, OS_PAGE) - start,
+		POPULATE_WRITE);
 }

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "os/procfile.h"
+#include "os/private.h"
 
 int os_procfile_read(const char *path, char *buf, size_t cap)
 {

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/vma_scan.h"
+#include "os/private.h"
 
 /* The uapi of Linux 6.11; the headers of distributions are older. */
 struct procmap_query {

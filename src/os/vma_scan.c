@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/vma_scan.h"
+#include "os/private.h"
 
 enum {
 	LINE_BYTES = 192,         /* the fields and the beginning of the name */

@@ -30,15 +30,15 @@ void policy_detach(const struct policy_detach_facts *f, struct policy_detach_cho
 		out->wait_ns = f->wait_us > 0 ? (uint64_t)f->wait_us * 1000 : 0;
 		out->reason = "SLUICE_EARLY is on";
 	} else if (!f->site_may_try) {
-		out->reason = "the program wanted the data at once the last times";
+		out->reason = "the program used the data at once in recent calls";
 	} else if (f->has_mover && f->copy_ns >= (f->has_process ? WORTH_NS : WORTH_THREAD_NS)) {
 		out->how = DETACH_NOW;
-		out->reason = f->has_process ? "the worker process can move the data meanwhile" :
-						 "a channel can move the data meanwhile";
+		out->reason = f->has_process ? "the worker process moves the data meanwhile"
+					     : "a channel moves the data meanwhile";
 	} else if (f->copy_ns >= WORTH_THREAD_NS && f->waited_ns &&
 		   f->waited_ns >= f->partner_copy_ns) {
 		out->how = DETACH_NOW;
-		out->reason = "a partner has waited for so long that it can as well copy alone";
+		out->reason = "a partner has waited long enough to copy alone";
 	} else {
 		out->how = DETACH_IF_LATE;
 		out->wait_ns = f->wait_us >= 0  ? (uint64_t)f->wait_us * 1000
@@ -46,10 +46,9 @@ void policy_detach(const struct policy_detach_facts *f, struct policy_detach_cho
 						: LATE_NS;
 		out->reason =
 			f->shares_cpus
-				? "ranks share CPUs: only when a partner is later than a turn takes"
-			: f->has_mover
-				? "too short to wake a worker for: only when a partner is late"
-				: "no channel or CPU is free: only when a partner is late";
+				? "ranks share CPUs: only if a partner is later than a time slice"
+			: f->has_mover ? "too short to wake a worker: only if a partner is late"
+				       : "no channel or CPU is free: only if a partner is late";
 	}
 }
 

@@ -6,18 +6,6 @@
 
 #define SYM_GUESS_MAX ((size_t)1 << 16)
 
-#if defined(__x86_64__)
-#define OWN_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define OWN_MACHINE EM_AARCH64
-#elif defined(__powerpc64__)
-#define OWN_MACHINE EM_PPC64
-#elif defined(__riscv)
-#define OWN_MACHINE EM_RISCV
-#else
-#define OWN_MACHINE EM_NONE
-#endif
-
 bool elf_view_is_elf(const void *base, size_t size_bytes)
 {
 	return size_bytes >= SELFMAG && memcmp(base, ELFMAG, SELFMAG) == 0;
@@ -114,7 +102,7 @@ int elf_view_open(const void *base, size_t size_bytes, struct elf_view *out)
 
 	if (size_bytes < sizeof(*e) || !elf_view_is_elf(base, size_bytes))
 		return -EINVAL;
-	if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != OWN_MACHINE)
+	if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != EM_X86_64)
 		return -ENOEXEC;
 	v.phdr_count = e->e_phnum;
 	v.phdr = file_range(&v, e->e_phoff, v.phdr_count * sizeof(*v.phdr));

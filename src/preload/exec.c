@@ -180,20 +180,14 @@ EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 	return run_path(path, argv, envp);
 }
 
-EXPORT int execv(const char *path, char *const argv[])
-{
-	return run_path(path, argv, environ);
-}
+EXPORT int execv(const char *path, char *const argv[]) { return run_path(path, argv, environ); }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
 	return run_file(file, argv, envp);
 }
 
-EXPORT int execvp(const char *file, char *const argv[])
-{
-	return run_file(file, argv, environ);
-}
+EXPORT int execvp(const char *file, char *const argv[]) { return run_file(file, argv, environ); }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {

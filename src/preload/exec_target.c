@@ -103,17 +103,6 @@ static bool is_loader_name(const char *name)
 	return strncmp(name, "ld-", 3) == 0 || strncmp(name, "ld.so", 5) == 0;
 }
 
-static bool is_other_libc(const char *interp)
-{
-	bool is_musl = strncmp(base_name(interp), "ld-musl", 7) == 0;
-
-#ifdef __GLIBC__
-	return is_musl;
-#else
-	return !is_musl;
-#endif
-}
-
 static enum preload_target kind_of_dynamic(const struct elf_view *v)
 {
 	enum preload_target kind = PRELOAD_TARGET_PLAIN;
@@ -150,7 +139,7 @@ static enum preload_target kind_of_elf(const void *base, size_t size_bytes, cons
 		return rc == -ENOEXEC ? PRELOAD_TARGET_FOREIGN : PRELOAD_TARGET_UNKNOWN;
 	if (!v.interp) /* `ld.so program` reads LD_PRELOAD though nothing interprets ld.so */
 		return is_loader_name(base_name(name)) ? PRELOAD_TARGET_MAY : PRELOAD_TARGET_STATIC;
-	if (is_other_libc(v.interp))
+	if (strncmp(base_name(v.interp), "ld-musl", 7) == 0) /* libsluice.so needs glibc */
 		return PRELOAD_TARGET_FOREIGN;
 	return v.dyn ? kind_of_dynamic(&v) : PRELOAD_TARGET_UNKNOWN;
 }
@@ -179,10 +168,7 @@ static int map_fd(int fd, struct mapped_file *out)
 	return 0;
 }
 
-static void unmap(const struct mapped_file *f)
-{
-	syscall(SYS_munmap, f->base, f->size_bytes);
-}
+static void unmap(const struct mapped_file *f) { syscall(SYS_munmap, f->base, f->size_bytes); }
 
 static int open_to_read(const char *path)
 {

@@ -56,10 +56,7 @@ EXPORT void _exit(int status)
 	NEXT(_exit)(status);
 }
 
-EXPORT void _Exit(int status)
-{
-	_exit(status);
-}
+EXPORT void _Exit(int status) { _exit(status); }
 
 EXPORT void quick_exit(int status)
 {

@@ -91,10 +91,7 @@ static uint64_t mask_from(const sigset_t *set)
 	return mask;
 }
 
-static void mask_to(sigset_t *set, uint64_t mask)
-{
-	memcpy(set, &mask, sizeof(mask));
-}
+static void mask_to(sigset_t *set, uint64_t mask) { memcpy(set, &mask, sizeof(mask)); }
 
 /* ---- actions ----------------------------------------------------------------------------- */
 
@@ -154,15 +151,9 @@ EXPORT sighandler_t signal(int signo, sighandler_t handler)
 
 sighandler_t bsd_signal(int signo, sighandler_t handler); /* no header has it any more */
 
-EXPORT sighandler_t bsd_signal(int signo, sighandler_t handler)
-{
-	return signal(signo, handler);
-}
+EXPORT sighandler_t bsd_signal(int signo, sighandler_t handler) { return signal(signo, handler); }
 
-EXPORT sighandler_t ssignal(int signo, sighandler_t handler)
-{
-	return signal(signo, handler);
-}
+EXPORT sighandler_t ssignal(int signo, sighandler_t handler) { return signal(signo, handler); }
 
 EXPORT sighandler_t sysv_signal(int signo, sighandler_t handler)
 {
@@ -242,15 +233,9 @@ static int old_mask_call(int how, uint32_t mask)
 	return sigprocmask(how, &set, &old) ? -1 : (int)mask_from(&old);
 }
 
-EXPORT int sigblock(int mask)
-{
-	return old_mask_call(SIG_BLOCK, (uint32_t)mask);
-}
+EXPORT int sigblock(int mask) { return old_mask_call(SIG_BLOCK, (uint32_t)mask); }
 
-EXPORT int sigsetmask(int mask)
-{
-	return old_mask_call(SIG_SETMASK, (uint32_t)mask);
-}
+EXPORT int sigsetmask(int mask) { return old_mask_call(SIG_SETMASK, (uint32_t)mask); }
 
 static int hold(int how, int signo)
 {
@@ -520,10 +505,7 @@ EXPORT int pthread_cancel(pthread_t thread)
 
 /* ---- jumps, which may leave a handler ---------------------------------------------------- */
 
-static void jumped(const struct __jmp_buf_tag *env)
-{
-	sud_jumped(env->__mask_was_saved);
-}
+static void jumped(const struct __jmp_buf_tag *env) { sud_jumped(env->__mask_was_saved); }
 
 EXPORT void siglongjmp(sigjmp_buf env, int value)
 {

@@ -39,9 +39,8 @@ static struct progress_choice for_waiter(const struct progress_facts *f)
 	if (f->overdue_ns)
 		return choose(PROGRESS_LEND, "a mover is overdue");
 	if (f->is_stuck && f->needs_peer)
-		return choose(PROGRESS_WAKE_PEER,
-			      "only another process can go on, and it may be computing");
-	return choose(PROGRESS_NOTHING, "others do it, or have not arrived");
+		return choose(PROGRESS_WAKE_PEER, "only a process that may be computing can go on");
+	return choose(PROGRESS_NOTHING, "other ranks do it or have not arrived");
 }
 
 /* Movers run on idle CPUs only: where one runs, another can. */

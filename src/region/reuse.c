@@ -21,11 +21,12 @@
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
  * signal handler, the interrupted one) leaves the table unchanged.
  */
+#include "base/backoff.h"
 #include "region/private.h"
 
 #define REUSE_SETS 256
 #define REUSE_WAYS 4
-#define REUSE_BACKOFF_MAX 12
+#define REUSE_INTERVAL_MAX 4096 /* times as much as a new buffer has to save */
 #define REUSE_SMALL_BYTES ((uint64_t)256 << 10)
 #define LIFETIME_USES_MIN 6 /* with a fixed number of uses: after so many adoption has paid off */
 
@@ -40,7 +41,7 @@
 struct use_count {
 	uintptr_t start; /* page number of the first whole page, 0: free */
 	uint64_t bytes;
-	uint32_t uses, backoff;
+	uint32_t uses, interval; /* interval: as struct backoff has it */
 	uint64_t saved_ns;
 	uint64_t last;
 };
@@ -78,6 +79,9 @@ static struct use_count *count_find(uintptr_t start)
 	*victim = (struct use_count){ .start = page };
 	return victim;
 }
+
+/* How many times the price a buffer has to save, after regions at its address that did not repay. */
+static uint64_t times(const struct use_count *s) { return base_max_u64(s->interval, 1); }
 
 static void forget_uses(struct use_count *s)
 {
@@ -125,11 +129,11 @@ static void learn_price(uint64_t bytes, uint64_t ns)
  * does not. */
 static bool has_enough_uses(const struct use_count *s, uint64_t bytes)
 {
-	uint64_t per_use = bytes < REUSE_SMALL_BYTES
-				   ? REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE)
-				   : 1;
+	uint64_t needed = (uint64_t)base_opt.region_adopt_after;
 
-	return s->uses > (uint64_t)base_opt.region_adopt_after * per_use << s->backoff;
+	if (bytes < REUSE_SMALL_BYTES)
+		needed *= REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE);
+	return s->uses > needed * times(s);
 }
 
 /* The bytes that both accounts pay for now, at most PIECE_MAX; 0 when less than that and less than
@@ -139,7 +143,7 @@ static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 	uint64_t piece = base_min_u64(remaining, PIECE_MAX), price = price_of(piece);
 	int64_t budget = atomic_load_explicit(&budget_ns, memory_order_relaxed);
 
-	return budget >= (int64_t)price && s->saved_ns >= price << s->backoff ? piece : 0;
+	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
 }
 
 uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_spent)
@@ -182,7 +186,7 @@ void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns)
 	if (!table_try_begin())
 		return;
 	s = count_find(start);
-	s->saved_ns -= base_min_u64(s->saved_ns, ns << s->backoff);
+	s->saved_ns -= base_min_u64(s->saved_ns, ns * times(s));
 	table_end();
 }
 
@@ -210,9 +214,6 @@ void reuse_note_lifetime(uintptr_t start, uint64_t bytes, uint64_t uses)
 	s = count_find(start);
 	s->last = ++use_clock;
 	forget_uses(s);
-	if (is_repaid)
-		s->backoff = 0;
-	else if (s->backoff < REUSE_BACKOFF_MAX)
-		s->backoff++;
+	s->interval = is_repaid ? 0 : backoff_longer(s->interval, 2, REUSE_INTERVAL_MAX);
 	table_end();
 }

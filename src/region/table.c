@@ -286,7 +286,7 @@ static struct region choose_pages(const struct buffer *b)
 			    .state = REGION_ACTIVE };
 	uint64_t owned;
 
-	if (base_opt.region_whole && b->end - b->start >= base_opt.rt_early_min_bytes &&
+	if (base_opt.region_whole && b->end - b->start >= base_opt.early_min_bytes &&
 	    block_begins_at(b->start, b->end - b->start, &owned)) {
 		r.start = base_round_down(b->start, OS_PAGE);
 		r.first = b->start;

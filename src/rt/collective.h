@@ -26,7 +26,7 @@ struct policy_options rt_policy_options(void);
  * Returns: 1 (rt_collective()), 0 (host MPI), or -errno as rt_collective().
  * Context: collective.
  */
-int rt_takes(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call);
+int rt_admit(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call);
 /*
  * Executes the call.
  * Returns: 0; -EOWNERDEAD when a peer died (a message is on stderr); -EREMOTEIO when peers disagree

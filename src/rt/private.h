@@ -15,6 +15,7 @@
 #include "progress/progress.h"
 #include "region/region.h"
 #include "policy/policy.h"
+#include "rt/buffer.h"
 #include "rt/collective.h"
 #include "rt/early.h"
 #include "rt/rt.h"
@@ -55,17 +56,17 @@ struct rt_comm {
 	struct lanes *lanes; /* NULL: collectives match in the order of their starts */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
-	bool takes_requests;
+	bool admits_requests;
 	bool thread_multiple;
 	int worker_group; /* number at the worker process; 0: not registered there */
 	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
-	struct coll_flat_op *ops;
 	struct coll_part *parts[2]; /* sent, received; by rank or neighbor */
 	uint64_t *starts;           /* first element of each rank's result in a reduction */
-	/* packed forms of the send and the receive buffer */
-	struct region_extent scratch[COLL_BUFFERS];
+	/* copies of failed runs; see buffer_close() */
+	struct region_extent failed_copies[COLL_BUFFERS * EXEC_SLOTS];
+	_Atomic uint32_t failed_copy_count;
 	struct requests requests;
 	/* indexed by collective and size class */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
@@ -93,16 +94,28 @@ static inline void intercept_count_down(_Atomic uint32_t *what)
 /* Returns: 0 or -ENOMEM; requests_comm_destroyed() is due in any case. */
 int requests_comm_created(struct rt_comm *c);
 void requests_comm_destroyed(struct rt_comm *c);
-/* Enclose a blocking collective: other threads do not progress requests of the communicator
- * meanwhile, as exec/ serves one thread at a time. The calling thread progresses them in waits. */
-void requests_enter_blocking(struct rt_comm *c);
-void requests_exit_blocking(struct rt_comm *c);
+/*
+ * Enclose a blocking collective: other threads (the progress thread, and guard threads that wait
+ * for a pending operation) do not progress requests of the communicator meanwhile, as exec/ serves
+ * one thread at a time. The calling thread progresses them in waits.
+ */
+static inline void requests_enter_blocking(struct rt_comm *c)
+{
+	pthread_mutex_lock(&c->requests.lock);
+}
+static inline void requests_exit_blocking(struct rt_comm *c)
+{
+	pthread_mutex_unlock(&c->requests.lock);
+}
+void requests_publish_all(struct rt_comm *c);
 /* Waits until every request that was started before is published. */
-void requests_before_blocking(struct rt_comm *c);
+static inline void requests_before_blocking(struct rt_comm *c)
+{
+	if (base_unlikely(atomic_load_explicit(&c->requests.count, memory_order_relaxed)))
+		requests_publish_all(c);
+}
 /* Progresses the request that holds the slot which exec_begin() needs. */
 void requests_make_room(struct rt_comm *c);
-/* Frees the memory that is cached for requests. */
-void request_memory_fini(void);
 /* Publishes queued requests when a peer waits for them. Context: the progress thread. */
 void requests_publish_queued(void);
 
@@ -176,16 +189,10 @@ void host_call_begin(void), host_call_end(void);
 bool host_stand_in_try(void);
 void host_stand_in_end(void);
 
-/* ---- reuse.c ----------------------------------------------------------------------------- */
+/* ---- admit.c ----------------------------------------------------------------------------- */
 
-/* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */
-bool reuse_is_seen(const struct coll_call *call);
-/* Stores in *out the bits that all ranks have set. Returns: 0 or -errno. Context: collective. */
-int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
-/* Records whether peers reached both buffers of an admitted call in place. */
-void reuse_note(struct rt_comm *c, bool is_mapped);
-/* Drops open questions (request_choice.c). */
-void request_choice_fini(struct rt_comm *c);
+/* Drops the open questions of a communicator. */
+void admit_comm_destroyed(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 
@@ -205,10 +212,16 @@ struct detach {
 	uint64_t partner_copy_bytes; /* copy cost of the share of one partner */
 	enum detach_movers movers;
 	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
+	bool is_allowed;
 };
-/* Detaches the run or waits until it completes. Returns: 0 with *out_detached, or -errno. */
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
-		   bool *out_detached);
+/*
+ * Describes a call whose buffers are open. in_one_run: the call is not cut. A run may detach only
+ * then, and in place, and where the collective covers every byte of each buffer.
+ */
+struct detach detach_describe(const struct rt_comm *c, const struct coll_call *call,
+			      const struct buffers *b, bool in_one_run);
+/* Detaches the run or waits until it completes. Returns: 0 or -errno. */
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d);
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
@@ -246,9 +259,6 @@ bool worker_setup_serves(const struct rt_comm *c);
 /* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
  * async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* Callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, and
- * progresses the requests and the host MPI. */
-void waiter_progress(void *arg);
 /* Adds the bytes that the worker process has moved for this process to the counters. */
 void worker_setup_count(void);
 

@@ -72,7 +72,7 @@ void rt_requests_end(struct rt_comm *c);
  * must not wait for other ranks. Where rt_requests_disagree(), the next blocking collective calls
  * rt_requests_agree(), which is collective.
  */
-bool rt_request_takes(struct rt_comm *c, enum coll kind, uint64_t bytes,
+bool rt_request_admit(struct rt_comm *c, enum coll kind, uint64_t bytes,
 		      const struct coll_call *call);
 bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);

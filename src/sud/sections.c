@@ -101,10 +101,7 @@ static void send_deferred(void)
 }
 
 /* Orders accesses for a handler that interrupts this thread. */
-static void order_for_handlers(void)
-{
-	atomic_signal_fence(memory_order_seq_cst);
-}
+static void order_for_handlers(void) { atomic_signal_fence(memory_order_seq_cst); }
 
 static void deliver_deferred(void)
 {
@@ -207,10 +204,7 @@ void sud_wait_end(void)
 	section_resume(sud_local.waiting_depth);
 }
 
-bool sud_wait_interrupted(void)
-{
-	return sud_local.in_fault && sud_local.has_deferred;
-}
+bool sud_wait_interrupted(void) { return sud_local.in_fault && sud_local.has_deferred; }
 
 void sud_fault_begin_sig(struct sud_fault *f)
 {

@@ -15,11 +15,7 @@
 
 #define KERNEL_RESTORER 0x04000000ul
 #define KERNEL_SIGNALS 64
-#ifdef __GLIBC__
 #define LIBC_CANCEL 32
-#else
-#define LIBC_CANCEL 33 /* musl */
-#endif
 
 /* The kernel's struct of rt_sigaction. */
 struct action {
@@ -45,10 +41,7 @@ static __thread struct {
 	uint64_t outer_mask;   /* the virtual mask before the outermost of them */
 } local __attribute__((tls_model("initial-exec")));
 
-static int index_of(int signo)
-{
-	return signo == SIGSEGV ? 0 : signo == SIGSYS ? 1 : -1;
-}
+static int index_of(int signo) { return signo == SIGSEGV ? 0 : signo == SIGSYS ? 1 : -1; }
 
 static bool is_ours(int signo)
 {
@@ -235,10 +228,7 @@ bool sud_signals_are_ours(void)
 
 /* ---- chaining ---------------------------------------------------------------------------- */
 
-static uint64_t *mask_of(ucontext_t *uc)
-{
-	return (uint64_t *)&uc->uc_sigmask;
-}
+static uint64_t *mask_of(ucontext_t *uc) { return (uint64_t *)&uc->uc_sigmask; }
 
 static void send_again(int signo, siginfo_t *si)
 {
@@ -320,10 +310,7 @@ static uint64_t mask_from(const sigset_t *set)
 	return mask;
 }
 
-static void mask_to(sigset_t *set, uint64_t mask)
-{
-	memcpy(set, &mask, sizeof(mask));
-}
+static void mask_to(sigset_t *set, uint64_t mask) { memcpy(set, &mask, sizeof(mask)); }
 
 static void to_user(const struct action *a, struct sigaction *out)
 {
@@ -368,10 +355,7 @@ int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out
 	return (int)ret;
 }
 
-bool sud_is_virtual(int signo)
-{
-	return is_ours(signo);
-}
+bool sud_is_virtual(int signo) { return is_ours(signo); }
 
 struct sud_relay sud_relay_get(int signo)
 {
@@ -423,10 +407,7 @@ void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->hidden);
 }
 
-bool sud_relays(void)
-{
-	return is_ours(SIGSYS);
-}
+bool sud_relays(void) { return is_ours(SIGSYS); }
 
 static uint64_t changed_mask(int how, uint64_t before, uint64_t set)
 {

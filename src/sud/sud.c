@@ -232,10 +232,7 @@ static enum verdict change_mask(struct access *a, const struct machine_call *c, 
 }
 
 /* Requests of terminals and those common to all descriptors: their structures have no pointers. */
-static bool is_plain_ioctl(uint64_t request)
-{
-	return (request & 0xff00) == 0x5400;
-}
+static bool is_plain_ioctl(uint64_t request) { return (request & 0xff00) == 0x5400; }
 
 /* Calls that machine_pass cannot make: unknown ones, and those that share or change the stack. */
 static bool must_happen_in_place(const struct machine_call *c)

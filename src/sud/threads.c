@@ -283,10 +283,7 @@ static void at_thread_exit(void *round)
 	unlock(old);
 }
 
-static void make_key(void)
-{
-	has_key = !pthread_key_create(&at_exit_key, at_thread_exit);
-}
+static void make_key(void) { has_key = !pthread_key_create(&at_exit_key, at_thread_exit); }
 
 static void enter_record(struct thread *t)
 {
@@ -373,10 +370,7 @@ struct thread *thread_self(void)
 	return t;
 }
 
-bool sud_is_own_thread(void)
-{
-	return sud_local.thread && sud_local.thread->state == THREAD_OWN;
-}
+bool sud_is_own_thread(void) { return sud_local.thread && sud_local.thread->state == THREAD_OWN; }
 
 void sud_own_thread(void)
 {
@@ -546,10 +540,7 @@ bool sud_covers_threads(void)
 	return is_every_known_covered() && count_by_kernel() <= known;
 }
 
-uint64_t *sud_virtual_mask(void)
-{
-	return &sud_local.virtual_mask;
-}
+uint64_t *sud_virtual_mask(void) { return &sud_local.virtual_mask; }
 
 bool thread_has_stack(uintptr_t here, size_t bytes)
 {

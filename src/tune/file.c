@@ -107,7 +107,7 @@ int tune_folder(int number, char *out, size_t cap)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 struct reader {
-	const char *mpi; /* "": any */
+	const char *mpi; /* name or, with sections, the whole version text; "": any */
 	struct tune_result *out;
 	unsigned seen; /* heads so far, a bit each */
 	int (*set)(void *arg, const char *name, const char *value);
@@ -137,31 +137,30 @@ static int check_head(struct reader *r, int head, const char *value)
 	char ours[512];
 
 	if (head != HEAD_FORMAT && !(r->seen & 1u << HEAD_FORMAT))
-		return refuse(r->out, "it is no tune file");
+		return refuse(r->out, "it is not a tune file");
 	r->seen |= 1u << head;
 	switch (head) {
 	case HEAD_FORMAT:
 		snprintf(ours, sizeof ours, "%d", TUNE_FORMAT);
 		if (strcmp(value, ours))
-			return refuse(r->out, "its format is %.20s, and this Sluice reads %s",
-				      value, ours);
+			return refuse(r->out, "its format is %.20s; this Sluice reads %s", value,
+				      ours);
 		return 0;
 	case HEAD_VERSION:
 		if (strcmp(value, SLUICE_VERSION))
-			return refuse(r->out,
-				      "Sluice %.20s has written it, and this is " SLUICE_VERSION,
+			return refuse(r->out, "Sluice %.20s wrote it; this is " SLUICE_VERSION,
 				      value);
 		return 0;
 	case HEAD_HOST:
 		host_name(ours, sizeof ours);
 		if (strcmp(value, "*") && strcmp(value, ours))
-			return refuse(r->out, "it is of machine %.60s, and this is %.60s", value,
+			return refuse(r->out, "it is for machine %.60s; this is %.60s", value,
 				      ours);
 		return 0;
 	case HEAD_MACHINE:
 		os_machine_text(ours, sizeof ours);
 		if (strcmp(value, ours))
-			return refuse(r->out, "it was measured on %.90s, and this is %.90s", value,
+			return refuse(r->out, "it was measured on %.90s; this is %.90s", value,
 				      ours);
 		return 0;
 	default:
@@ -171,8 +170,8 @@ static int check_head(struct reader *r, int head, const char *value)
 			return 0;
 		}
 		if (r->mpi[0] && strcmp(value, r->mpi))
-			return refuse(r->out, "it was measured with %.60s, and this is %.60s",
-				      value, r->mpi);
+			return refuse(r->out, "it was measured with %.60s; this is %.60s", value,
+				      r->mpi);
 		return 0;
 	}
 }
@@ -186,7 +185,7 @@ static int read_value(struct reader *r, char *line, int number)
 		return 0;
 	if (r->seen != r->needed)
 		return refuse(r->out,
-			      "its line %d stands before all of sluice-tune, version, host, "
+			      "line %d stands before the lines sluice-tune, version, host, "
 			      "machine and mpi",
 			      number);
 	*equals++ = '\0';
@@ -194,12 +193,11 @@ static int read_value(struct reader *r, char *line, int number)
 	equals += strspn(equals, " \t");
 	ret = r->set(r->arg, line, equals);
 	if (ret == -ENOENT)
-		return refuse(r->out, "its line %d: %.60s is not an option", number, line);
+		return refuse(r->out, "line %d: %.60s is not an option", number, line);
 	if (ret == -EPERM)
-		return refuse(r->out, "its line %d: %.60s cannot be set there", number, line);
+		return refuse(r->out, "line %d: %.60s cannot be set there", number, line);
 	if (ret)
-		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line,
-			      equals);
+		return refuse(r->out, "line %d: %.60s does not take '%.40s'", number, line, equals);
 	r->out->values++;
 	return 0;
 }
@@ -219,10 +217,10 @@ static int read_line(struct reader *r, char *line, int number)
 			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
 	}
 	if (!r->seen)
-		return refuse(r->out, "it is no tune file");
+		return refuse(r->out, "it is not a tune file");
 	if (strchr(line, '='))
 		return read_value(r, line, number);
-	return refuse(r->out, "its line %d is neither a value nor a comment", number);
+	return refuse(r->out, "line %d is neither a value nor a comment", number);
 }
 
 /* Reads the whole file. Returns: -errno on failure. */
@@ -252,7 +250,7 @@ static void load_text(struct reader *r, char *text)
 	while (!ret && (line = strsep(&text, "\n")))
 		ret = read_line(r, line, number++);
 	if (!ret && r->seen != r->needed)
-		ret = refuse(r->out, r->seen ? "its end is missing" : "it is no tune file");
+		ret = refuse(r->out, r->seen ? "its head is incomplete" : "it is not a tune file");
 	r->out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
 	if (ret)
 		r->out->values = 0;
@@ -312,10 +310,15 @@ void tune_shipped_path(char *out, size_t cap)
 	snprintf(out, cap, TUNE_DATADIR "/sluice/" SHIPPED_NAME);
 }
 
-void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
-		       void *arg, struct tune_result *out)
+void tune_load_shipped(const char *library_version,
+		       int (*set)(void *arg, const char *name, const char *value), void *arg,
+		       struct tune_result *out)
 {
-	struct reader r = { .mpi = mpi, .out = out, .set = set, .arg = arg, .has_sections = true,
+	struct reader r = { .mpi = library_version,
+			    .out = out,
+			    .set = set,
+			    .arg = arg,
+			    .has_sections = true,
 			    .needed = 1u << HEAD_FORMAT | 1u << HEAD_MPI };
 	char path[PATH_MAX];
 

@@ -60,11 +60,12 @@ void tune_load(const char *mpi, struct tune_result *out);
 /*
  * Reads the figures of host MPIs that the package ships (policy/host-mpi.tune), a file of this
  * syntax with a section for each kind of MPI. A section begins with "mpi PATTERN"; the first
- * section whose pattern matches `mpi` is in force. set() gets each line of that section;
- * tune_load_shipped() refuses the file when set() does not return 0.
+ * section whose pattern matches the whole text of MPI_Get_library_version is in force. set() gets
+ * each line of that section; tune_load_shipped() refuses the file when set() does not return 0.
  */
-void tune_load_shipped(const char *mpi, int (*set)(void *arg, const char *name, const char *value),
-		       void *arg, struct tune_result *out);
+void tune_load_shipped(const char *library_version,
+		       int (*set)(void *arg, const char *name, const char *value), void *arg,
+		       struct tune_result *out);
 /* Writes the path of the shipped file, beside libsluice or the calling program. */
 void tune_shipped_path(char *out, size_t cap);
 /* Writes a file name like "vm.mpich-5.0.2.tune", for this machine or for all of its kind. */

@@ -324,7 +324,7 @@ void worker_facts(struct progress_facts *f)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 
-	/* no worker starts where no CPU is spare */
+	/* no worker starts where every CPU has a rank */
 	f->has_process = f->has_cpu = worker_is_alive();
 	if (!f->has_process)
 		return;

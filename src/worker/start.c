@@ -145,8 +145,7 @@ static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 		if (dladdr((void *)&worker_probe, &self) &&
 		    find(self.dli_fname, places[i], out, cap))
 			return 0;
-	snprintf(reason, reason_cap,
-		 "its program sluice-worker is not there, or cannot be executed");
+	snprintf(reason, reason_cap, "sluice-worker does not exist or cannot be executed");
 	return -ENOENT;
 }
 

@@ -23,70 +23,37 @@ static char *map_alias(struct node_group *g, const struct region_desc *d, uint64
 	return p;
 }
 
+static uint64_t sub_floor(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
 /*
- * Address of byte 0 of an end here, or NULL. A system call moves a transfer as a whole, so the
- * mapped middle of a peer's buffer is not enough for it.
+ * Find byte 0 of an end here. A system call moves a transfer as a whole, so the mapped middle of a
+ * peer's buffer is not enough for it.
  */
-static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way,
-		     enum xfer_view_mode mode)
+static void map_end(const struct xfer_view *v, struct xfer_end *e, enum xfer_view_mode mode)
 {
 	const struct region_desc *d = &e->desc;
 	uint64_t middle = d->bytes - d->head - d->tail;
-	bool own = e->rank == node_rank(g);
+	bool own = e->rank == node_rank(v->group);
 	char *p;
 
-	if (own && mode == XFER_VIEW_NORMAL)
-		return (char *)(uintptr_t)d->addr + e->off;
-	if (way != XFER_DIRECT || !(d->flags & REGION_DESC_MAPPED))
-		return NULL;
-	p = own ? map_alias(g, d, middle) : node_map(g, e->rank, d->arena_off, middle);
+	e->addr = NULL;
+	e->lo = e->hi = 0;
+	if (own && mode == XFER_VIEW_NORMAL) {
+		e->addr = (char *)(uintptr_t)d->addr + e->off;
+		e->hi = v->plan.bytes;
+		return;
+	}
+	if (v->plan.way != XFER_DIRECT || !(d->flags & REGION_DESC_MAPPED))
+		return;
+	p = own ? map_alias(v->group, d, middle) :
+		  node_map(v->group, e->rank, d->arena_off, middle);
 	if (!p)
-		return NULL;
+		return;
 	if (!own)
-		node_premap(g, e->rank, d->id, p, middle);
-	return p - d->head + e->off;
-}
-
-static uint64_t sub_floor(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
-
-/* The transfer bytes [*lo, *hi) inside the pages of a mapped end. */
-static void inside_pages(const struct xfer_end *e, uint64_t bytes, uint64_t *lo, uint64_t *hi)
-{
-	*lo = base_min_u64(sub_floor(e->desc.head, e->off), bytes);
-	*hi = base_min_u64(sub_floor(e->desc.bytes - e->desc.tail, e->off), bytes);
-}
-
-/* Note the transfer bytes in the sender's inline edges. */
-static void set_edges(struct xfer_view *v, const struct xfer_end *src, const char *edges)
-{
-	const struct region_desc *d = &src->desc;
-	bool mapped = d->flags & REGION_DESC_MAPPED;
-	uint64_t n = base_min_u64(XFER_EDGE_BYTES, d->bytes);
-	uint64_t head = mapped ? d->head : n, tail = mapped ? d->tail : n;
-
-	v->edge_tail_begin = v->plan.bytes;
-	if (!edges)
-		return;
-	/* address of transfer byte 0; used below edge_head_end only */
-	v->edge_head = edges + src->off;
-	v->edge_head_end = base_min_u64(sub_floor(head, src->off), v->plan.bytes);
-	v->edge_tail_begin = base_min_u64(sub_floor(d->bytes - tail, src->off), v->plan.bytes);
-	v->edge_tail =
-		edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
-}
-
-/*
- * Note the transfer bytes that go to the receiver's slot. They go there even when the receiver
- * copies them, because the end of the transfer does not tell which mover did.
- */
-static void set_edge_buf(struct xfer_view *v, const struct xfer_end *dst)
-{
-	if (!v->plan.fills_edge_buf)
-		return;
-	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
-	v->edge_buf_head = dst->edge_buf + dst->off; /* address of transfer byte 0 */
-	v->edge_buf_tail = dst->edge_buf + XFER_EDGE_BYTES +
-		       (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
+		node_premap(v->group, e->rank, d->id, p, middle);
+	e->addr = p - d->head + e->off;
+	e->lo = base_min_u64(sub_floor(d->head, e->off), v->plan.bytes);
+	e->hi = base_min_u64(sub_floor(d->bytes - d->tail, e->off), v->plan.bytes);
 }
 
 /* Can this process copy the edges too? */
@@ -96,7 +63,7 @@ static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool d
 		return true;
 	return v->plan.edges == XFER_EDGES_ENDS &&
 	       (src_is_normal ||
-		(dst_is_normal && node_can_read(v->group, v->dst_rank, v->src_rank)));
+		(dst_is_normal && node_can_read(v->group, v->dst.rank, v->src.rank)));
 }
 
 static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
@@ -105,37 +72,25 @@ static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
 
 	if (!(is_dst ? p->receiver_moves : is_src ? p->sender_moves : p->others_move))
 		return false;
-	if (v->src && v->dst)
+	if (v->src.addr && v->dst.addr)
 		return true;
-	return (is_dst && v->dst && node_can_read(v->group, v->dst_rank, v->src_rank)) ||
-	       (is_src && v->src && node_can_write(v->group, v->src_rank, v->dst_rank));
+	return (is_dst && v->dst.addr && node_can_read(v->group, v->dst.rank, v->src.rank)) ||
+	       (is_src && v->src.addr && node_can_write(v->group, v->src.rank, v->dst.rank));
 }
 
-void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
-		    const struct xfer_end *src, const struct xfer_end *dst,
-		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode)
+void xfer_view_init(struct xfer_view *v, enum xfer_view_mode mode)
 {
-	bool is_src = src->rank == node_rank(g), is_dst = dst->rank == node_rank(g);
-	bool normal = mode == XFER_VIEW_NORMAL;
+	bool is_src = v->src.rank == node_rank(v->group),
+	     is_dst = v->dst.rank == node_rank(v->group), normal = mode == XFER_VIEW_NORMAL;
 
-	*v = (struct xfer_view){ .x = x, .plan = *plan, .tag = tag, .group = g,
-				 .src_rank = src->rank, .dst_rank = dst->rank };
-	v->edges_done = plan->edges != XFER_EDGES_RECEIVER;
-	v->src = map_end(g, src, plan->way, mode);
-	v->dst = map_end(g, dst, plan->way, mode);
-	v->src_remote = src->desc.addr + src->off;
-	v->dst_remote = dst->desc.addr + dst->off;
-	if (is_src && normal) {
-		v->src_hi = plan->bytes;
-	} else if (v->src) {
-		inside_pages(src, plan->bytes, &v->src_lo, &v->src_hi);
-	}
-	set_edges(v, src, edges);
-	set_edge_buf(v, dst);
-	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
-	v->start = is_dst ? 0 : plan->in_half;
-	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units
-									 : plan->fragments;
+	map_end(v, &v->src, mode);
+	map_end(v, &v->dst, mode);
+	v->repaired = 0;
+	v->edges_done = v->plan.edges != XFER_EDGES_RECEIVER;
+	v->can_move = v->plan.way != XFER_STAGED && may_move(v, is_src, is_dst);
+	v->start = is_dst ? 0 : v->plan.in_half;
+	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? v->plan.units :
+									   v->plan.fragments;
 }
 
 bool xfer_is_range_done(const struct xfer_view *v, uint64_t at, uint64_t n)
@@ -149,7 +104,7 @@ bool xfer_needs_me(const struct xfer_view *v)
 {
 	uint64_t failed = atomic_load_explicit(&v->x->failed, memory_order_acquire);
 
-	if (v->dst_rank != node_rank(v->group))
+	if (v->dst.rank != node_rank(v->group))
 		return v->plan.sender_needed ||
 		       failed != atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
 	if (failed != v->repaired)
@@ -158,31 +113,68 @@ bool xfer_needs_me(const struct xfer_view *v)
 	return v->plan.receiver_needed && !(v->plan.dst_mapped && v->edges_done);
 }
 
+/* Bytes at each end of a buffer that its slot carries: all outside its pages that fit. */
+static void edge_sizes(const struct region_desc *d, uint64_t *out_head, uint64_t *out_tail)
+{
+	bool mapped = d->flags & REGION_DESC_MAPPED;
+	uint64_t n = base_min_u64(XFER_EDGE_BYTES, d->bytes);
+
+	*out_head = mapped ? d->head : n;
+	*out_tail = mapped ? d->tail : n;
+}
+
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges)
 {
-	uint64_t n = base_min_u64(XFER_EDGE_BYTES, d->bytes);
-	bool mapped = d->flags & REGION_DESC_MAPPED;
-	uint64_t head = mapped ? d->head : n, tail = mapped ? d->tail : n;
+	uint64_t head, tail;
 
+	edge_sizes(d, &head, &tail);
 	memcpy(edges, buf, head);
 	memcpy(edges + XFER_EDGE_BYTES, (const char *)buf + d->bytes - tail, tail);
 }
 
+/*
+ * Byte `at` in the edges of an end, or NULL. *end becomes at most the end of the bytes from `at` on
+ * that lie in the same place.
+ */
+static char *in_edges(const struct xfer_end *e, uint64_t at, uint64_t *end)
+{
+	uint64_t head, tail, tail_at;
+
+	if (!e->edges)
+		return NULL;
+	edge_sizes(&e->desc, &head, &tail);
+	tail_at = e->desc.bytes - tail;
+	if (e->off + at < head) {
+		*end = base_min_u64(*end, head - e->off);
+		return e->edges + e->off + at;
+	}
+	if (e->off + at >= tail_at)
+		return e->edges + XFER_EDGE_BYTES + (e->off + at - tail_at);
+	*end = base_min_u64(*end, tail_at - e->off);
+	return NULL;
+}
+
 /* ---- fragments --------------------------------------------------------------------------- */
+
+/* Byte 0 of an end in the address space of its rank. */
+static uint64_t owner_addr(const struct xfer_end *e) { return e->desc.addr + e->off; }
 
 static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 {
 	int ret;
 
-	if (v->src && v->dst) {
-		os_copy(v->dst + at, v->src + at, n, os_copy_pick(n, v->plan.hi - v->plan.lo));
+	if (v->src.addr && v->dst.addr) {
+		os_copy(v->dst.addr + at, v->src.addr + at, n,
+			os_copy_pick(n, v->plan.hi - v->plan.lo));
 		base_count(BASE_CTR_BYTES_DIRECT, n);
 		return 0;
 	}
-	if (v->dst)
-		ret = node_vm_read(v->group, v->src_rank, v->dst + at, v->src_remote + at, n);
+	if (v->dst.addr)
+		ret = node_vm_read(v->group, v->src.rank, v->dst.addr + at,
+				   owner_addr(&v->src) + at, n);
 	else
-		ret = node_vm_write(v->group, v->dst_rank, v->dst_remote + at, v->src + at, n);
+		ret = node_vm_write(v->group, v->dst.rank, owner_addr(&v->dst) + at,
+				    v->src.addr + at, n);
 	if (!ret)
 		base_count(BASE_CTR_BYTES_CMA, n);
 	return ret;
@@ -192,52 +184,36 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 {
 	if (!xfer_complete(v->x, v->tag, bits, v->plan.total))
 		return;
-	if (v->dst_rank != node_rank(v->group))
-		node_wake(v->group, v->dst_rank);
-	if (v->src_rank != node_rank(v->group))
-		node_wake(v->group, v->src_rank);
+	if (v->dst.rank != node_rank(v->group))
+		node_wake(v->group, v->dst.rank);
+	if (v->src.rank != node_rank(v->group))
+		node_wake(v->group, v->src.rank);
 }
 
 /* ---- edges ------------------------------------------------------------------------------- */
 
-/* The destination of byte `at`, and of those behind it up to *end. */
-static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
-{
-	if (!v->edge_buf_head)
-		return v->dst + at;
-	if (at >= v->dst_hi)
-		return v->edge_buf_tail + (at - v->dst_hi);
-	if (at < v->dst_lo) {
-		*end = base_min_u64(*end, v->dst_lo);
-		return v->edge_buf_head + at;
-	}
-	*end = base_min_u64(*end, v->dst_hi);
-	return v->dst + at;
-}
-
 /*
- * Copy source bytes [from, to) to their destination, from memory, inline edges or by system call.
+ * Copy source bytes [from, to) to their destination, from memory, from the sender's slot or by
+ * system call. Movers store bytes outside the receiver's pages in its slot, and so does the
+ * receiver, because the end of the transfer does not tell which mover copied them.
  */
 static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		uint64_t end = to;
-		char *place = place_of(v, from, &end);
+		char *dst = v->plan.fills_edge_buf ? in_edges(&v->dst, from, &end) : NULL;
+		const char *src;
 		int ret = 0;
 
-		if (v->src && from >= v->src_lo && from < v->src_hi) {
-			end = base_min_u64(end, v->src_hi);
-			memcpy(place, v->src + from, end - from);
-		} else if (from < v->edge_head_end) {
-			end = base_min_u64(end, v->edge_head_end);
-			memcpy(place, v->edge_head + from, end - from);
-		} else if (v->edge_tail && from >= v->edge_tail_begin) {
-			memcpy(place, v->edge_tail + (from - v->edge_tail_begin), end - from);
+		dst = dst ? dst : v->dst.addr + from;
+		if (v->src.addr && from >= v->src.lo && from < v->src.hi) {
+			end = base_min_u64(end, v->src.hi);
+			memcpy(dst, v->src.addr + from, end - from);
+		} else if ((src = in_edges(&v->src, from, &end))) {
+			memcpy(dst, src, end - from);
 		} else {
 			/* the plan has made sure that this works */
-			if (from < v->edge_tail_begin)
-				end = base_min_u64(end, v->edge_tail_begin);
-			ret = node_vm_read(v->group, v->src_rank, place, v->src_remote + from,
+			ret = node_vm_read(v->group, v->src.rank, dst, owner_addr(&v->src) + from,
 					   end - from);
 		}
 		if (ret)
@@ -250,13 +226,17 @@ static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 
 void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes)
 {
-	uint64_t lo, hi, end = dst->off + bytes, tail = dst->desc.bytes - dst->desc.tail;
-	char *to = buf;
+	char *to = (char *)buf + dst->off;
+	const char *from;
 
-	inside_pages(dst, bytes, &lo, &hi);
-	memcpy(to + dst->off, dst->edge_buf + dst->off, lo);
-	memcpy(to + dst->off + hi, dst->edge_buf + XFER_EDGE_BYTES + (dst->off + hi - tail),
-	       end - dst->off - hi);
+	if (!(dst->desc.flags & REGION_DESC_MAPPED))
+		return;
+	for (uint64_t at = 0, end; at < bytes; at = end) {
+		end = bytes;
+		from = in_edges(dst, at, &end);
+		if (from)
+			memcpy(to + at, from, end - at);
+	}
 }
 
 static int copy_edges(struct xfer_view *v)
@@ -279,7 +259,7 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 		      enum trace_mover mover)
 {
 	trace_copied(since, .bytes = bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
-		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group),
+		     .src = v->src.rank, .dst = v->dst.rank, .by = node_rank(v->group),
 		     .mover = mover, .row = mover == TRACE_CPU ? v->x : NULL,
 		     .is_last = since && xfer_is_all_claimed(v->x, v->tag, v->units));
 }
@@ -315,7 +295,7 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 				  : trace_row_begin(v->x, v->tag, v->plan.bytes);
 		xfer_fragment_range(&v->plan, unit, &at, &n);
 		ret = copy_range(v, at, n);
-		if (!ret && node_rank(v->group) != v->dst_rank)
+		if (!ret && node_rank(v->group) != v->dst.rank)
 			base_count(BASE_CTR_BYTES_HELPED, n);
 	}
 	if (ret)
@@ -343,14 +323,14 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	ret = xfer_copy_unit(v, i);
 	if (ret == -EOWNERDEAD)
 		return ret;
-	if (ret && me == v->src_rank && v->plan.receiver_moves) {
+	if (ret && me == v->src.rank && v->plan.receiver_moves) {
 		/*
 		 * leave the unit to the receiver, perhaps the only one who can copy it: a sender
 		 * that has left its call repairs nothing
 		 */
 		v->can_move = false;
 		xfer_unclaim(v->x, i);
-		node_wake(v->group, v->dst_rank);
+		node_wake(v->group, v->dst.rank);
 		return 0;
 	}
 	if (ret) {
@@ -359,7 +339,7 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 		 * ends
 		 */
 		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);
-		node_wake(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
+		node_wake(v->group, me == v->src.rank ? v->dst.rank : v->src.rank);
 	}
 	return 1;
 }
@@ -390,16 +370,17 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 {
 	uint64_t todo = atomic_load_explicit(&v->x->failed, memory_order_acquire) &
 			~atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
+	char *to = (char *)region_arena_base() + scratch->offset;
 
 	if (!todo)
 		return 0;
 	for (uint32_t i = 0; i < v->plan.units; i++)
 		if (todo & xfer_bit(i))
-			lay_out(&v->plan, i, (char *)region_arena_base() + scratch->offset, v->src);
+			lay_out(&v->plan, i, to, v->src.addr);
 	v->x->repair_off = scratch->offset;
 	atomic_fetch_or_explicit(&v->x->repaired, todo,
 				 memory_order_release); /* partner: repair_receive */
-	node_wake(v->group, v->dst_rank);
+	node_wake(v->group, v->dst.rank);
 	return 1;
 }
 
@@ -410,13 +391,13 @@ int xfer_repair_receive(struct xfer_view *v)
 
 	if (!ready)
 		return 0;
-	from = node_map(v->group, v->src_rank, v->x->repair_off, v->plan.bytes);
+	from = node_map(v->group, v->src.rank, v->x->repair_off, v->plan.bytes);
 	if (!from)
 		return -EPROTO;
 	for (uint32_t i = 0; i < v->plan.units; i++) {
 		if (!(ready & xfer_bit(i)))
 			continue;
-		lay_out(&v->plan, i, v->dst, from);
+		lay_out(&v->plan, i, v->dst.addr, from);
 		note_copy(v, i, unit_bytes(v, i), 0, TRACE_CPU);
 	}
 	v->repaired |= ready;

@@ -2,7 +2,7 @@
 /* Planning a transfer: a pure function of the data that both ends have published. */
 #include "xfer/xfer.h"
 
-struct span { uint64_t lo, hi; };
+struct bounds { uint64_t lo, hi; };
 
 static uint64_t clamp_sub(uint64_t a, uint64_t b, uint64_t max)
 {
@@ -12,10 +12,10 @@ static uint64_t clamp_sub(uint64_t a, uint64_t b, uint64_t max)
 static bool is_mapped(const struct xfer_end *e) { return e->desc.flags & REGION_DESC_MAPPED; }
 
 /* The transfer bytes in the mapped middle of an end. */
-static struct span mapped_span(const struct xfer_end *e, uint64_t bytes)
+static struct bounds mapped_bounds(const struct xfer_end *e, uint64_t bytes)
 {
 	const struct region_desc *d = &e->desc;
-	struct span s = { 0, 0 };
+	struct bounds s = { 0, 0 };
 
 	if (!is_mapped(e))
 		return s;
@@ -26,25 +26,24 @@ static struct span mapped_span(const struct xfer_end *e, uint64_t bytes)
 	return s;
 }
 
-static bool is_whole(struct span s, uint64_t bytes) { return s.lo == 0 && s.hi == bytes; }
+static bool is_whole(struct bounds s, uint64_t bytes) { return s.lo == 0 && s.hi == bytes; }
 
 /* Do the inline edges of an unmapped source cover the bytes that the receiver needs from them? */
-static bool edges_cover(const struct xfer_end *src, struct span want, uint64_t bytes,
-			bool inline_edges)
+static bool edges_cover(const struct xfer_end *src, struct bounds needed, uint64_t bytes)
 {
 	uint64_t n = base_min_u64(XFER_EDGE_BYTES, src->desc.bytes);
 
-	if (want.lo && !(inline_edges && src->off + want.lo <= n))
+	if (needed.lo && !(src->edges && src->off + needed.lo <= n))
 		return false;
-	return want.hi == bytes || (inline_edges && src->off + want.hi >= src->desc.bytes - n);
+	return needed.hi == bytes || (src->edges && src->off + needed.hi >= src->desc.bytes - n);
 }
 
 static void choose_way(struct xfer_plan *p, const struct xfer_end *src, const struct xfer_end *dst,
-		       const struct xfer_reach *reach, bool inline_edges)
+		       const struct xfer_reach *reach)
 {
-	struct span s = mapped_span(src, p->bytes), d = mapped_span(dst, p->bytes);
+	struct bounds s = mapped_bounds(src, p->bytes), d = mapped_bounds(dst, p->bytes);
 	/* can the receiver get the bytes of a mapped source outside its pages? */
-	bool whole = reach->can_read || inline_edges || is_whole(s, p->bytes);
+	bool whole = reach->can_read || src->edges || is_whole(s, p->bytes);
 
 	if (is_mapped(src) && is_mapped(dst) && (whole || is_whole(d, p->bytes))) {
 		p->lo = base_max_u64(s.lo, d.lo);
@@ -56,7 +55,7 @@ static void choose_way(struct xfer_plan *p, const struct xfer_end *src, const st
 		p->receiver_moves = true;
 		p->sender_moves = reach->can_write;
 	} else if (!is_mapped(src) && is_mapped(dst) &&
-		   (reach->can_read || edges_cover(src, d, p->bytes, inline_edges))) {
+		   (reach->can_read || edges_cover(src, d, p->bytes))) {
 		p->lo = d.lo;
 		p->hi = d.hi;
 		p->sender_moves = true;
@@ -72,44 +71,40 @@ static void choose_way(struct xfer_plan *p, const struct xfer_end *src, const st
 }
 
 void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
-	       const struct xfer_reach *reach, bool inline_edges, struct xfer_plan *out)
+	       const struct xfer_reach *reach, struct xfer_plan *p)
 {
-	struct xfer_plan p = { .way = XFER_DIRECT, .bytes = bytes };
-	bool dst_whole = is_mapped(dst) && is_whole(mapped_span(dst, bytes), bytes);
-	bool edges, anybody;
+	bool dst_whole = xfer_receiver_may_detach(dst, bytes), edges, anybody;
 
-	choose_way(&p, src, dst, reach, inline_edges);
-	if (p.way == XFER_STAGED) {
-		p.total = 1;
-		p.receiver_needed = p.sender_needed = true;
-		*out = p;
+	*p = (struct xfer_plan){ .way = XFER_DIRECT, .bytes = bytes };
+	choose_way(p, src, dst, reach);
+	if (p->way == XFER_STAGED) {
+		p->total = 1;
+		p->receiver_needed = p->sender_needed = true;
 		return;
 	}
-	xfer_cut(&p);
-	edges = p.lo > 0 || p.hi < bytes;
+	xfer_cut(p);
+	edges = p->lo > 0 || p->hi < bytes;
 	/* both ends are mapped, or their slots carry the remaining bytes */
-	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
-		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) &&
-		  (dst_whole || dst->edge_buf);
-	p.fills_edge_buf = anybody && !dst_whole;
+	anybody = p->way == XFER_DIRECT && is_mapped(dst) && xfer_sender_may_detach(src, bytes) &&
+		  (dst_whole || dst->edges);
+	p->fills_edge_buf = anybody && !dst_whole;
 	if (edges)
-		p.edges = anybody     ? XFER_EDGES_ALL
-			  : dst_whole ? XFER_EDGES_ENDS
-				      : XFER_EDGES_RECEIVER;
-	p.units = p.fragments + (p.edges >= XFER_EDGES_ENDS);
-	p.total = xfer_bits(p.fragments + edges);
-	p.dst_mapped = p.way == XFER_DIRECT && is_mapped(dst);
-	p.receiver_needed = p.way != XFER_DIRECT || !(dst_whole || p.fills_edge_buf);
-	p.sender_needed = p.way != XFER_DIRECT || !xfer_sender_may_detach(src, bytes, inline_edges);
-	*out = p;
+		p->edges = anybody   ? XFER_EDGES_ALL :
+			   dst_whole ? XFER_EDGES_ENDS :
+				       XFER_EDGES_RECEIVER;
+	p->units = p->fragments + (p->edges >= XFER_EDGES_ENDS);
+	p->total = xfer_bits(p->fragments + edges);
+	p->dst_mapped = p->way == XFER_DIRECT && is_mapped(dst);
+	p->receiver_needed = p->way != XFER_DIRECT || !(dst_whole || p->fills_edge_buf);
+	p->sender_needed = p->way != XFER_DIRECT || !xfer_sender_may_detach(src, bytes);
 }
 
-bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes, bool inline_edges)
+bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes)
 {
-	return is_mapped(src) && (inline_edges || is_whole(mapped_span(src, bytes), bytes));
+	return is_mapped(src) && (src->edges || is_whole(mapped_bounds(src, bytes), bytes));
 }
 
 bool xfer_receiver_may_detach(const struct xfer_end *dst, uint64_t bytes)
 {
-	return is_mapped(dst) && is_whole(mapped_span(dst, bytes), bytes);
+	return is_mapped(dst) && is_whole(mapped_bounds(dst, bytes), bytes);
 }

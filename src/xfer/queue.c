@@ -35,7 +35,7 @@ static uint32_t fragment_of_post(const struct xfer_queue *q, const struct xfer_p
 static void give_back(struct xfer_queue *q, uint32_t i)
 {
 	struct node_group *g = q->view.group;
-	int src = q->view.src_rank, dst = q->view.dst_rank;
+	int src = q->view.src.rank, dst = q->view.dst.rank;
 
 	xfer_unclaim(q->view.x, i);
 	node_wake(g, dst);
@@ -61,8 +61,8 @@ static int post_piece(struct xfer_queue *q, struct xfer_post *p)
 		/* the CPU copies the unaligned last bytes */
 		n = base_round_down(n, q->align_bytes);
 	p->copy = (struct engine_copy){
-		.dst = q->view.dst + p->at,
-		.src = q->view.src + p->at,
+		.dst = q->view.dst.addr + p->at,
+		.src = q->view.src.addr + p->at,
 		.bytes = n,
 		.done = post_done,
 		.arg = q,
@@ -135,12 +135,13 @@ static bool piece_ended(struct xfer_queue *q, struct xfer_post *p)
 
 	base_count(BASE_CTR_BYTES_ENGINE, p->copy.bytes);
 	trace_copied(p->since, .bytes = p->copy.bytes, .op = v->tag, .group = node_id(v->group),
-		     .unit = fragment_of_post(q, p), .src = v->src_rank, .dst = v->dst_rank,
+		     .unit = fragment_of_post(q, p), .src = v->src.rank, .dst = v->dst.rank,
 		     .by = node_rank(v->group), .mover = TRACE_CHANNEL);
 	p->at += p->copy.bytes;
 	if (p->end - p->at < q->align_bytes) {
 		if (p->at < p->end)
-			os_copy(v->dst + p->at, v->src + p->at, p->end - p->at, BASE_COPY_PLAIN);
+			os_copy(v->dst.addr + p->at, v->src.addr + p->at, p->end - p->at,
+				BASE_COPY_PLAIN);
 		xfer_finish(v, xfer_bit(fragment_of_post(q, p)));
 		return false;
 	}
@@ -183,10 +184,10 @@ static bool fits(struct xfer_queue *q, const struct xfer_view *v)
 	q->align_bytes = base_max_u64(caps.align_bytes, 1);
 	q->piece_bytes =
 		base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
-	if (!q->piece_bytes || !v->src || !v->dst || !v->can_move)
+	if (!q->piece_bytes || !v->src.addr || !v->dst.addr || !v->can_move)
 		return false;
-	return ((uintptr_t)v->src + v->plan.lo) % q->align_bytes == 0 &&
-	       ((uintptr_t)v->dst + v->plan.lo) % q->align_bytes == 0;
+	return ((uintptr_t)v->src.addr + v->plan.lo) % q->align_bytes == 0 &&
+	       ((uintptr_t)v->dst.addr + v->plan.lo) % q->align_bytes == 0;
 }
 
 bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,

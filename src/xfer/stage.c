@@ -44,15 +44,15 @@ int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *
 		return 0;
 	n = base_min_u64(XFER_CHUNK_BYTES, v->plan.bytes - at);
 	since = trace_copy_begin(n);
-	memcpy(v->dst + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n);
+	memcpy(v->dst.addr + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n);
 	base_count(BASE_CTR_BYTES_STAGED, n);
 	trace_copied(since, .bytes = n, .op = v->tag, .group = node_id(v->group),
-		     .unit = (uint32_t)i, .src = v->src_rank, .dst = v->dst_rank, .by = v->dst_rank,
+		     .unit = (uint32_t)i, .src = v->src.rank, .dst = v->dst.rank, .by = v->dst.rank,
 		     .mover = TRACE_STAGE);
 	atomic_store_explicit(&v->x->consumed, xfer_word(v->tag, i + 1), memory_order_release);
 	if (at + n == v->plan.bytes)
 		xfer_finish(v, v->plan.total);
 	else
-		node_wake(v->group, v->src_rank);
+		node_wake(v->group, v->src.rank);
 	return 1;
 }

@@ -136,16 +136,19 @@ enum xfer_edges {
 	XFER_EDGES_ALL,
 };
 
-/* One end: bytes [off, off + bytes) of the described buffer. */
+/* One end of a transfer: bytes [off, off + bytes) of the described buffer. */
 struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
 	/*
-	 * receiver: 2 * XFER_EDGE_BYTES of its slot, for the bytes outside its pages; NULL: it
-	 * copies those itself
+	 * 2 * XFER_EDGE_BYTES of the rank's slot, or NULL. A sender's hold the first and last bytes
+	 * of its buffer, a receiver's take the bytes outside its pages.
 	 */
-	char *edge_buf;
+	char *edges;
+	/* set by xfer_view_init(): byte 0 here, or NULL, and the bytes that this process reaches */
+	char *addr;
+	uint64_t lo, hi;
 };
 
 struct xfer_plan {
@@ -177,13 +180,12 @@ struct xfer_reach {
 	bool prefer_vm; /* rather than staging */
 };
 
-/* Pure: equal inputs give equal plans on every rank. inline_edges: the sender's slot carries the
- * first and last XFER_EDGE_BYTES of its buffer. */
+/* Pure: equal inputs give equal plans on every rank. */
 void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
-	       const struct xfer_reach *reach, bool inline_edges, struct xfer_plan *out);
+	       const struct xfer_reach *reach, struct xfer_plan *p);
 
 /* Will every possible plan do without this end, whatever the other end turns out to be? */
-bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
+bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes);
 bool xfer_receiver_may_detach(const struct xfer_end *dst, uint64_t bytes);
 
 /*
@@ -209,20 +211,10 @@ enum xfer_view_mode {
 /* One process's view of a transfer; process-private. */
 struct xfer_view {
 	struct xfer *x;
-	struct xfer_plan plan;
 	uint64_t tag;
 	struct node_group *group;
-	int src_rank, dst_rank;
-	/* address of byte 0 here, or NULL; outside [lo, hi) only for this rank's end */
-	char *src, *dst;
-	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
-	uint64_t src_lo, src_hi;         /* the part of the source that is readable at `src` */
-	const char *edge_head, *edge_tail; /* the sender's inline edges */
-	/* for the destination bytes below dst_lo, and from dst_hi on; NULL: all lie at `dst` */
-	char *edge_buf_head, *edge_buf_tail;
-	uint64_t dst_lo, dst_hi;
-	/* transfer bytes in the inline edges: below the first, from the second on */
-	uint64_t edge_head_end, edge_tail_begin;
+	struct xfer_end src, dst;
+	struct xfer_plan plan;
 	uint64_t repaired; /* fragments that xfer_repair_receive() has copied */
 	uint32_t units;    /* units that this process can claim */
 	uint32_t start;    /* the unit for XFER_ANY */
@@ -230,12 +222,10 @@ struct xfer_view {
 };
 
 /*
- * edges: the sender's two inline buffers; NULL: none.
+ * Map both ends and fill the fields behind `plan`; the caller has set all other fields.
  * Context: async-signal-safe when aliased, or when this process has viewed the transfer before.
  */
-void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
-		    const struct xfer_end *src, const struct xfer_end *dst,
-		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode);
+void xfer_view_init(struct xfer_view *v, enum xfer_view_mode mode);
 /*
  * With plan.fills_edge_buf and a complete transfer: copy the bytes that movers stored in the
  * receiver's slot to their place among bytes [dst->off, dst->off + bytes) of its buffer `buf`.

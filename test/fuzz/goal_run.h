@@ -74,7 +74,7 @@ static inline const char *goal_run(const struct goal_block *b, const uint64_t *m
 	if (!has_all)
 		abort();
 	goal_state_init(b, s);
-	while ((op = goal_take(b, s)) != GOAL_NONE && count++ < b->op_count) {
+	while ((op = goal_claim(b, s)) != GOAL_NONE && count++ < b->op_count) {
 		goal_begin(b, s, op);
 		goal_run_op(&r, &goal_ops_const(b)[op]);
 		overs += goal_end(b, s, op);

@@ -12,7 +12,8 @@ OTHER = {'debian-mpich': 'libmpi.so.40', 'debian-openmpi': 'libmpich.so.12'}
 
 def exported():
     """Names by the table, read without the code that the build reads it with."""
-    lines = re.findall(r'^(?:wrap|init|take|look|held|keep|begin|drop|made)4?(?:\+use)? int (\w+)(\(_c\))?\(',
+    kinds = 'wrap|init|coll|observe|held|keep|begin|drop|made'
+    lines = re.findall(rf'^(?:{kinds})4?(?:\+use)? int (\w+)(\(_c\))?\(',
                        (ROOT / 'src/mpi/front/functions.table').read_text(), re.M)
     return [name + suffix for name, both in lines for suffix in ([''] + ['_c'] * bool(both))]
 

@@ -55,8 +55,8 @@ def check(result, names, sluice):
     assert [report.verdicts.get(name, ('none',))[0]
             for name in names] == ['ok'] * len(names), result.explain()
     assert not result.leftovers, result.leftovers
-    taken = counted(result, 'hier_taken')
-    assert not sluice or (taken and all(taken)), f'hier_taken: {taken}'
+    taken = counted(result, 'hier_admitted')
+    assert not sluice or (taken and all(taken)), f'hier_admitted: {taken}'
     return report
 
 
@@ -99,7 +99,7 @@ def test_each_kind_is_served(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'spanning.c', 'each_kind_once', env=SMALL)
     check(result, ['each_kind_once'], True)
     kinds = 10
-    assert counted(result, 'hier_taken') == [kinds + 1] * 3, result.explain()  # the verdict is an allreduce
+    assert counted(result, 'hier_admitted') == [kinds + 1] * 3, result.explain()  # the verdict: allreduce
 
 
 def test_who_is_late_gets_what_was_sent(get_mpi, get_hosts, with_sluice):
@@ -128,7 +128,7 @@ def test_nonblocking(mpi, ranks, get_mpi, get_hosts, with_sluice):
     report = check(result, REQUESTS, with_sluice)
     has_threads = '1' in report.notes['requests_over_nodes'][0].split()
     assert not with_sluice or not has_threads or min(counted(result,
-                                                             'bcast_taken')) > sum(ranks), result.explain()
+                                                             'bcast_admitted')) > sum(ranks), result.explain()
 
 
 @pytest.mark.parametrize('threads', ['0', pytest.param('1', marks=pytest.mark.complete)])
@@ -138,7 +138,7 @@ def test_nonblocking_ones_are_served_where_threads_may_call(threads, get_mpi, ge
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'requests.c', name,
                  env={**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': threads})
     check(result, [name], True)
-    assert [n > 0 for n in counted(result, 'bcast_taken')] == [threads == '1'] * 3, result.explain()
+    assert [n > 0 for n in counted(result, 'bcast_admitted')] == [threads == '1'] * 3, result.explain()
 
 
 @pytest.mark.complete
@@ -161,14 +161,14 @@ def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env={**SMALL, 'SLUICE_HIER': 'off'})
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'hier_taken') == [0, 0, 0]
+    assert counted(result, 'hier_admitted') == [0, 0, 0]
 
 
 def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env=SMALL)
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'hier_taken') == [0, 0]
+    assert counted(result, 'hier_admitted') == [0, 0]
 
 
 def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
@@ -176,7 +176,7 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', name, env=SMALL,
                  rank_env=[{'hier_segment': '32K'}] * 2 + [{'hier_segment': '64K'}])
     check(result, [name], False)
-    assert counted(result, 'hier_taken') == [0, 0, 0]
+    assert counted(result, 'hier_admitted') == [0, 0, 0]
 
 
 # ---- nodes by name
@@ -247,13 +247,13 @@ def test_segments_shorter_than_a_node_has_ranks(get_mpi):
           ['few_bytes'], True)
 
 
-@pytest.mark.parametrize('fault, is_served', [('hier_meet:1', False), ('hier_thread:1', True)])
+@pytest.mark.parametrize('fault, is_served', [('hier_bootstrap:1', False), ('hier_thread:1', True)])
 def test_one_rank_lacks_something(fault, is_served, get_mpi):
     """Then nothing of the kind is served anywhere."""
     name = 'requests_over_nodes'
     result = run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={1: fault})
     check(result, [name], is_served)
-    assert is_served or counted(result, 'hier_taken') == [0, 0, 0], result.explain()
+    assert is_served or counted(result, 'hier_admitted') == [0, 0, 0], result.explain()
 
 
 @pytest.mark.parametrize('rank, fault', [(1, 'hier_start:2'), (2, 'hier_wait:5')] + [
@@ -392,4 +392,4 @@ def test_a_network_that_comes_back_is_waited_for(get_mpi, get_hosts, tmp_path):
     is right."""
     result = run_broken(get_hosts(3), get_mpi('mpich'), 'finite-allreduce', 'silent', tmp_path)
     assert result.status == 0 and result.out.count('ok: rank') == 3, result.explain()
-    assert all(counted(result, 'hier_taken')), result.explain()
+    assert all(counted(result, 'hier_admitted')), result.explain()

@@ -281,7 +281,7 @@ def test_wrong_options(name, wrong, get_mpi, with_sluice, tmp_path):
     for word in words:
         assert word in lines[0], lines
     for path in tmp_path.glob('s.*.json'):
-        assert json.loads(path.read_text())['bcast_taken'] == 0
+        assert json.loads(path.read_text())['bcast_admitted'] == 0
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])

@@ -187,7 +187,7 @@ def test_the_time_left_is_what_launches_took_and_never_more_than_the_deadline():
 
 @pytest.mark.parametrize('text, code, said', [
     ('noise\ncollective_bench-mpich: out of memory\nmore', 1, 'collective_bench-mpich: out of memory'),
-    ('\nfirst line\nsecond', 1, 'first line'), ('', 7, 'exit code 7, and no word why'),
+    ('\nfirst line\nsecond', 1, 'first line'), ('', 7, 'exit code 7 without a message'),
     ('', -9, 'killed by signal 9'),
 ])
 def test_the_reason_of_a_failure_is_the_line_that_says_most(text, code, said):

@@ -92,7 +92,7 @@ def test_the_table_has_every_result_and_the_files_are_named(measured):
                  'gather, the call (as OSU times it), 2 ranks, us', 'plain/blocking', 'Warm-up: one call.'):
         assert text in done.stdout
     assert done.stderr.splitlines()[-1] == \
-        'sluice: bench: everything is in out.json, as a page in out.html'
+        'sluice: bench: results are in out.json, as a page in out.html'
 
 
 def test_the_page_holds_the_same_figures(measured, bench):
@@ -110,7 +110,7 @@ def test_json_on_stdout_is_the_json_alone(bench):
 
 @pytest.mark.parametrize('trouble, said', [
     ('init', 'mpiexec cannot run two ranks: bench_mpi: the network is on fire'),
-    ('alone', 'libmpi.so.12: its ranks do not find each other; see --mpi and --launcher'),
+    ('alone', 'libmpi.so.12: the ranks do not find each other; see --mpi and --launcher'),
     ('machines', 'the ranks are on different machines; this measures one'),
 ])
 def test_an_mpi_that_does_not_work_is_one_line(bench, trouble, said):
@@ -135,10 +135,10 @@ def test_wrong_data_is_shown_and_fails(bench):
     (('--quik',), 2, "there is no option '--quik'; did you mean '--quick'?; see: sluice bench --help"),
     (('-n', '1'), 2, '1: numbers from 2 to 256, with commas'),
     (('-n', 'all'), 2, 'all: numbers from 2 to 256, with commas'),
-    (('--time=-3',), 2, "'-3' is no number of minutes"),
+    (('--time=-3',), 2, "'-3' is not a number of minutes"),
     (('-o', '/no/such/folder/x.json'), 1, '/no/such/folder/x.json: there is no folder /no/such/folder'),
     (('-o', '/tmp'), 1, '/tmp: is a folder'),
-    (('-o', 'x.html'), 2, '-o x.html: the page has this name'),
+    (('-o', 'x.html'), 2, '-o x.html: the page gets this name'),
     (('--mpi', '/no/mpi'), 1, '--mpi /no/mpi: no such file or folder'),
     (('--mpi', '/proc/sys'), 1, '--mpi /proc/sys: no MPI library there'),
     (('--launcher', 'no-such-launcher'), 1, "--launcher: there is no program 'no-such-launcher'"),
@@ -194,7 +194,7 @@ def test_an_interrupted_run_keeps_what_was_measured(bench, number):
     bench.scenario()
     assert process.returncode == 128 + number
     assert err.splitlines()[-1] == \
-        'sluice: bench: stopped; what was measured is in cut.json, as a page in cut.html'
+        'sluice: bench: stopped; the results so far are in cut.json, as a page in cut.html'
     assert f'STOPPED by {number.name}' in out
     kept = json.loads((bench.folder / 'cut.json').read_text())
     assert schema.problem(kept, SCHEMA) is None

@@ -80,15 +80,15 @@ def test_every_option_is_in_the_page():
 @pytest.mark.parametrize('args, says', [
     ((), 'usage: sluice goal'),
     (('chekc',), "there is no verb 'chekc'; did you mean 'check'?"),
-    (('check',), 'goal check: which file?'),
-    (('print',), 'goal print: which file?'),
-    (('compile',), 'goal compile: which file?'),
-    (('draw',), 'goal draw: which file?'),
-    (('compile', 'x'), 'goal compile: where to? Say -o OUT'),
+    (('check',), 'goal check: no FILE;'),
+    (('print',), 'goal print: no FILE;'),
+    (('compile',), 'goal compile: no FILE;'),
+    (('draw',), 'goal draw: no FILE;'),
+    (('compile', 'x'), 'goal compile: no output; use -o OUT'),
     (('compile', 'x', '-o'), '-o needs a value'),
-    (('print', 'x', 'y'), "one file, not also 'y'"),
-    (('draw', 'x', 'y'), "one file, not also 'y'"),
-    (('print', 'x', '-o', 'y', '-o', 'z'), "one -o, not also 'z'"),
+    (('print', 'x', 'y'), "only, not also 'y'"),
+    (('draw', 'x', 'y'), "only, not also 'y'"),
+    (('print', 'x', '-o', 'y', '-o', 'z'), "one -o only, not also 'z'"),
     (('check', '--jsno', 'x'), "there is no option '--jsno'; did you mean '--json'?"),
     (('check', '--json=1', 'x'), '--json takes no value'),
     (('draw', '--ranks', '3-', 'x'), "--ranks takes a list such as 0-3,8 of ranks up to 2047, not '3-'"),
@@ -260,7 +260,7 @@ def test_a_deadlock_is_named_with_its_operations_and_lines():
   rank 1 'b: send 8b to 0 tag 0' (line 4) requires
   rank 1 'a: recv 8b from 0 tag 0' (line 4) waits for the send
   rank 0 'b: send 8b to 1 tag 0' (line 2) requires
-  the first again
+  back to the first operation
 '''
 
 
@@ -279,11 +279,11 @@ def test_what_only_deadlocks_without_buffers_is_a_warning_unless_strict():
 
 
 @pytest.mark.parametrize('rank1, says', [
-    ('', "rank 0 'l1: recv 8b from 1 tag 3' waits for ever: nobody sends to it"),
-    ('send 8b to 0 tag 4', "nobody receives what rank 1 'send 8b to 0 tag 4' sends"),
-    ('send 8b to 1 tag 3', "nobody receives what rank 1 'send 8b to 1 tag 3' sends"),
+    ('', "rank 0 'l1: recv 8b from 1 tag 3' waits for ever: no rank sends to it"),
+    ('send 8b to 0 tag 4', "no rank receives what rank 1 'send 8b to 0 tag 4' sends"),
+    ('send 8b to 1 tag 3', "no rank receives what rank 1 'send 8b to 1 tag 3' sends"),
     ('send 9b to 0 tag 3', "rank 1 'send 9b to 0 tag 3' (line 2) sends 9 bytes, not 8"),
-    ('send 8b to 0 tag 3; send 8b to 0 tag 3', 'nobody receives what'),
+    ('send 8b to 0 tag 3; send 8b to 0 tag 3', 'no rank receives what'),
 ])
 def test_messages_that_do_not_meet_their_receives_are_named(rank1, says):
     code, _, err = check(f'num_ranks 2 rank 0 {{ l1: recv 8b from 1 tag 3 }}\nrank 1 {{ {rank1} }}')
@@ -300,7 +300,7 @@ def test_a_receive_from_any_is_matched_and_what_was_not_tried_is_said():
 def test_a_receive_from_any_that_nobody_serves_is_named():
     code, _, err = check('num_ranks 2 rank 0 { recv 8b from any tag 1; recv 8b from any tag 1 }\n'
                          'rank 1 { send 8b to 0 tag 1; send 8b to 0 tag 2 }')
-    assert code == 1 and 'nobody sends to it' in err and "'send 8b to 0 tag 2' sends" in err
+    assert code == 1 and 'no rank sends to it' in err and "'send 8b to 0 tag 2' sends" in err
 
 
 def test_one_sided_operations_are_said_to_be_the_simulators():
@@ -326,7 +326,7 @@ def test_beginnings_release_before_ends():
 
 def test_many_mistakes_of_one_kind_are_counted():
     code, _, err = check('num_ranks 1 rank 0 {' + 'recv 8b from 0;' * 50 + '}')
-    assert code == 1 and err.count('nobody sends to it') == 10 and '40 more like these' in err
+    assert code == 1 and err.count('no rank sends to it') == 10 and '40 more like these' in err
 
 
 def test_several_files_are_checked_and_one_that_is_wrong_is_enough(tmp_path):
@@ -387,7 +387,7 @@ def test_a_drawing_shows_what_never_ends_and_what_nobody_receives():
     svg = goal('draw', '-', text=DEADLOCK + '').stdout
     assert svg.count('never ends</title>') == 4 and svg.count('class="wait"') == 2
     svg = goal('draw', '-', text='num_ranks 1 rank 0 { send 8b to 0 }').stdout
-    assert 'nobody receives it</title>' in svg
+    assert 'never received</title>' in svg
 
 
 def test_names_of_files_and_labels_cannot_break_a_drawing(tmp_path):
@@ -415,7 +415,7 @@ def test_the_name_of_a_drawing_says_what_it_is(tmp_path):
     assert goal('draw', '-', '-o', tmp_path / 'a.dot', text=SMALL).returncode == 0
     assert (tmp_path / 'a.dot').read_text().startswith('digraph')
     done = goal('draw', '-', '-o', tmp_path / 'a.png', text=SMALL)
-    assert done.returncode == 2 and 'SVG is drawn' in done.stderr and not (tmp_path / 'a.png').exists()
+    assert done.returncode == 2 and 'OUT is SVG' in done.stderr and not (tmp_path / 'a.png').exists()
 
 
 def test_ranks_that_there_are_not_cannot_be_drawn():

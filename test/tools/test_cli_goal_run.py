@@ -68,7 +68,7 @@ void *memcpy(void *to, const void *from, size_t n)
     ('num_ranks 300\n' + ''.join(f'rank {r} {{ }}\n' for r in range(300)), (),
      '300 ranks are too many to run on one machine; see: sluice goal sim'),
     ('num_ranks 1\nrank 0 { recv 8b from 0 }\n', ('--verify',),
-     'the program does not end: see sluice goal check'),
+     'the program does not end; see: sluice goal check'),
     ('num_ranks 1\nrank 0 { stamp into user0 }\n', ('--verify',), 'its data cannot be verified'),
     ('num_ranks 1\nrank 0 { nop; put 8b to 0 }\n', (), "rank 0: 'put 8b to 0 tag 0' is one-sided"),
     ('num_ranks 1\nrank 0 { copy 2000000000b from user0 into user1 }\n', (), 'more than 1 GiB of memory'),

@@ -40,7 +40,7 @@ def test_text_and_json_have_the_same_content(tools):
         for part in (m['library'], m['version'] or 'unknown', m['found_by']):
             assert part in text
     for t in data['trials']:
-        row = next(line for line in section(text, 'Memory') if line.startswith(f'  {t["name"]} '))
+        row = next(line for line in section(text, 'Access') if line.startswith(f'  {t["name"]} '))
         assert t['what'] in row and (' yes ' if t['works'] else ' no ') in row
         assert not t['remedy'] or t['remedy'] in text
     for o in data['options']:
@@ -77,7 +77,7 @@ def test_options_have_value_default_source_and_what_they_take():
     assert (changed['value'], changed['default'], changed['source']) == ('1M', '64K', 'environment')
     assert (changed['type'], changed['unit']) == ('bytes', 'bytes')
     assert options['SLUICE']['source'] == 'default' and options['SLUICE']['value'] == 'on'
-    assert options['SLUICE_REGION_KIND']['takes'] == 'auto, arena, cma or staged'
+    assert options['SLUICE_REGION_KIND']['accepts'] == 'auto, arena, cma or staged'
 
 
 def test_a_wrong_environment_is_shown_and_is_exit_1():

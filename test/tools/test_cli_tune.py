@@ -113,7 +113,7 @@ def result_for(info, mpi, answers):
     return {'format': 1, 'version': info['version'], 'host': info['host'], 'machine': info['kind_of_machine'],
             'mpi': mpi, 'alike': False, 'date': 'today', 'seconds': 1, 'load': 0, 'ranks': [2],
             'options': answers,
-            'left_out': {'SLUICE_GUARD_KIND': 'no guard works here'},
+            'skipped': {'SLUICE_GUARD_KIND': 'no guard works here'},
             'defaults': {o['name']: o['default'] for o in info['options']}}
 
 
@@ -173,7 +173,7 @@ def test_a_file_of_another_version_is_refused_by_info_with_the_reason(home):
     tunefile.check_writable(path)
     tunefile.save(tunefile.text_of(result), path)
     mine = info_json(home)['tuned'][0]
-    assert mine['state'] == 'refused' and 'Sluice 0.0.1 has written it' in mine['reason']
+    assert mine['state'] == 'refused' and 'Sluice 0.0.1 wrote it' in mine['reason']
     assert mine['reason'] in sluice('info', env=home).stdout
 
 

@@ -53,7 +53,7 @@ def test_every_option_can_be_set_and_its_values_are_offered():
     names = [o['name'][7:] + '=' for o in options if o['name'].startswith('SLUICE_')]
     assert offered('run', '--set', '') == sorted(names)
     assert offered('run', '--set', 'guard') == ['GUARD_KIND=']
-    takes = next(o for o in options if o['name'] == 'SLUICE_GUARD_KIND')['takes']
+    takes = next(o for o in options if o['name'] == 'SLUICE_GUARD_KIND')['accepts']
     kinds = sorted(takes.replace(' or ', ', ').split(', '))
     assert offered('run', '--set', 'GUARD_KIND', '=') == kinds
     assert offered('run', '--set', 'guard_kind', '=', 'mp') == ['mprotect']

@@ -30,7 +30,7 @@ def test_every_option_is_in_the_page_with_meaning_and_default():
     assert len(options) > 10
     for o in options:
         entry = text[text.index(f'.TP\n.B {o["name"]}\n') + 4:].split('.TP')[0]
-        assert o['meaning'] in entry and o['takes'] in entry
+        assert o['meaning'] in entry and o['accepts'] in entry
         assert f'default {o["default"] or "none"}.' in entry
 
 

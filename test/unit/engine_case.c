@@ -13,7 +13,7 @@ enum { PAD = 64, PATIENCE_S = 20 };
 /* ---- engines ----------------------------------------------------------------------------- */
 
 /* Settings of `fault` with which every copy succeeds, and with which some fail. */
-static const char *const good[] = { "delay=300", "rate=3G", "delay=50,rate=8G,inner=sw", NULL };
+static const char *const good[] = { "delay=300", "rate=3G", "delay=50,rate=8G", NULL };
 static const char *const bad[] = {
 	"error=3", "short=2", "hang=1", "hang=4,delay=100", "error=1,hang=2,rate=2G", NULL
 };

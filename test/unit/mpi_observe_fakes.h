@@ -236,14 +236,14 @@ static void begin(void)
 }
 
 enum {
-#define X(name) LOOK_##name,
-	FRONT_LOOK(X)
+#define X(name) OBSERVED_##name,
+	FRONT_OBSERVED(X)
 #undef X
 };
 
 /* While something is pending, by a caller that is the program. */
-#define LOOK(name) ((__typeof__(host.name))observe_ways[LOOK_##name].pending)
-/* LOOK() for calls that Sluice may admit. */
+#define OBSERVER(name) ((__typeof__(host.name))observe_ways[OBSERVED_##name].pending)
+/* OBSERVER() for calls that Sluice may admit. */
 #define TAKE(name) pend_##name
 
 #endif

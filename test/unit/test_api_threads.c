@@ -104,7 +104,7 @@ static void use_in_threads(struct ranks *r)
 	}
 	for (int t = 0; t < THREADS; t++)
 		CHECK_EQ(pthread_join(all[t].thread, NULL), 0);
-	sluice_goal_group_leave(g);
+	sluice_goal_group_destroy(g);
 }
 
 UNIT_TEST(threads_of_a_process_run_schedules_in_one_group)
@@ -166,7 +166,7 @@ static void count_runs(struct ranks *r)
 	CHECK_EQ(to, 14);
 	CHECK_EQ(sluice_goal_close(in), 0);
 	sluice_goal_schedule_destroy(s);
-	sluice_goal_group_leave(all[0].group);
+	sluice_goal_group_destroy(all[0].group);
 }
 
 UNIT_TEST(starts_on_one_channel_are_counted_whichever_thread_makes_them)

@@ -14,15 +14,13 @@ UNIT_TEST(fault_settings_are_read)
 
 	CHECK(!fault_settings_parse("", &s, reason, sizeof reason));
 	CHECK(!s.delay_us && !s.rate_bytes && !s.short_nth && !s.error_nth && !s.hang_nth);
-	CHECK_STR(s.inner, "sw");
-	CHECK(!fault_settings_parse("delay=100,rate=1G,short=3,error=5,hang=9,inner=other", &s,
-				    reason, sizeof reason));
+	CHECK(!fault_settings_parse("delay=100,rate=1G,short=3,error=5,hang=9", &s, reason,
+				    sizeof reason));
 	CHECK_EQ(s.delay_us, 100);
 	CHECK_EQ(s.rate_bytes, 1 << 30);
 	CHECK_EQ(s.short_nth, 3);
 	CHECK_EQ(s.error_nth, 5);
 	CHECK_EQ(s.hang_nth, 9);
-	CHECK_STR(s.inner, "other");
 }
 
 UNIT_TEST(wrong_fault_settings_are_one_clear_line)
@@ -36,16 +34,9 @@ UNIT_TEST(wrong_fault_settings_are_one_clear_line)
 		  "engine_fault: delay= is wrong: it takes microseconds, at most 60000000" },
 		{ "hang=0", "engine_fault: hang=0 is wrong: it takes the number of a copy" },
 		{ "burn=1", "engine_fault: there is no burn; it takes delay, rate, short, "
-			    "error, hang and "
-			    "inner" },
+			    "error and hang" },
 		{ "error=1,",
-		  "engine_fault: there is no ; it takes delay, rate, short, error, hang and "
-		  "inner" },
-		{ "inner=",
-		  "engine_fault: inner= is wrong: it takes the name of an engine" },
-		{ "inner=fault", "engine_fault: inner=fault is wrong: it is this engine" },
-		{ "inner=gone",
-		  "engine_fault: inner=gone is wrong: there is no such engine" },
+		  "engine_fault: there is no ; it takes delay, rate, short, error and hang" },
 	};
 	struct engine_case e = { .ops = engine_find("fault"), .workers = 1 };
 
@@ -70,7 +61,7 @@ UNIT_TEST(fault_probe_tells_what_is_wrong_with_the_inner_engine)
 
 	engine_case_options(&e, NULL);
 	CHECK_EQ(e.ops->probe(reason, sizeof reason), -ENODEV);
-	CHECK_STR(reason, "no CPU is spare for a worker");
+	CHECK_STR(reason, "no unused CPU for a worker");
 }
 
 /* ---- what it does ------------------------------------------------------------------------ */

@@ -33,8 +33,7 @@ struct one {
 	struct case_side out, in; /* what is sent from, received to */
 	bool one_buffer, in_place;
 	char what[96];
-	struct coll_flat_op ops[2 * RANKS_MAX + 32];
-	struct coll_schedule schedule;
+	struct exec_shape shape;
 };
 
 static char value_of(uint64_t key, uint64_t k)
@@ -198,12 +197,10 @@ static uint64_t lay_out(struct coll_part *p, int n)
 	return at;
 }
 
-static void build(struct one *o)
+static void describe(struct one *o)
 {
-	const struct coll_shape shape = {
+	o->shape = (struct exec_shape){
 		.kind = o->d.kind,
-		.rank = exec_case.r->rank,
-		.ranks = o->d.ranks,
 		.root = o->d.root,
 		.send = o->send,
 		.recv = o->recv,
@@ -213,10 +210,6 @@ static void build(struct one *o)
 		.source_count = o->source_count,
 		.target_count = o->target_count,
 	};
-
-	CHECK_EQ(coll_build(&shape, o->ops, exec_ops_max(o->d.ranks), &o->schedule), 0);
-	CHECK(o->d.kind >= COLL_NEIGHBOR_ALLGATHER ||
-	      o->schedule.count <= coll_ops_max(o->d.ranks));
 }
 
 static void fill_sides(struct one *o, int place)
@@ -240,7 +233,7 @@ static void fill_sides(struct one *o, int place)
 
 static struct exec_run *one_begin(struct one *o, int place)
 {
-	struct exec_call call = { .schedule = &o->schedule, .name = "flat" };
+	struct exec_call call = { .shape = &o->shape, .name = "flat" };
 	int rank = exec_case.r->rank;
 	struct exec_run *run;
 
@@ -259,7 +252,7 @@ static struct exec_run *one_begin(struct one *o, int place)
 	fill_sides(o, place);
 	case_side_begin(&o->out);
 	case_side_begin(&o->in);
-	build(o);
+	describe(o);
 	call.user[0] = o->out.used;
 	call.user[1] = o->in.used;
 	call.desc[COLL_SEND] = o->out.desc;
@@ -307,7 +300,7 @@ static void play(struct ranks *r)
 		struct exec_run *runs[CASE_RUNS];
 
 		for (int i = 0; i < n; i++) {
-			memset(&ones[i], 0, offsetof(struct one, ops));
+			memset(&ones[i], 0, sizeof ones[i]);
 			draw(&ones[i].d, r->size, q->max_bytes, &common);
 			exec_case_dawdle();
 			runs[i] = one_begin(&ones[i], i);

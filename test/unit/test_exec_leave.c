@@ -33,7 +33,7 @@ static void bench_begin(struct ranks *r)
 	bench.r = r;
 	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &bench.g), 0);
 	CHECK(bench.g);
-	CHECK_EQ(exec_create(bench.g, NULL, NULL, &bench.e), 0);
+	CHECK_EQ(exec_create(bench.g, NULL, &bench.e), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(region_extent_get(user_bytes(i), false, &bench.mem[i]), 0);
 		bench.user[i] = (char *)region_arena_base() + bench.mem[i].offset;
@@ -51,21 +51,16 @@ static struct exec_run *begin(bool is_gather)
 {
 	const struct coll_part whole = { 0, BYTES };
 	struct coll_part parts[RANKS_MAX];
-	const struct coll_shape shape = { .kind = is_gather ? COLL_GATHER : COLL_BCAST,
-					  .rank = bench.r->rank,
-					  .ranks = bench.r->size,
+	const struct exec_shape shape = { .kind = is_gather ? COLL_GATHER : COLL_BCAST,
 					  .send = &whole,
 					  .recv = parts };
-	struct coll_schedule schedule;
-	struct exec_call call = { .schedule = &schedule,
+	struct exec_call call = { .shape = &shape,
 				  .user = { bench.user[0], bench.user[1] },
-				  .name = "schedule" };
-	struct coll_flat_op ops[8];
+				  .name = "shape" };
 	struct exec_run *run;
 
 	for (int i = 0; i < bench.r->size; i++)
 		parts[i] = (struct coll_part){ (uint64_t)i * BYTES, BYTES };
-	CHECK_EQ(coll_build(&shape, ops, 8, &schedule), 0);
 	for (int i = 0; i < 2; i++)
 		region_describe_extent(&bench.mem[i], user_bytes(i), &call.desc[COLL_SEND + i]);
 	CHECK_EQ(exec_begin(bench.e, &call, &run), 0);

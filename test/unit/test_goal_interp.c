@@ -70,10 +70,10 @@ static bool model_round(int t, void *p, void *local)
 {
 	struct shared *s = p;
 	struct goal_state *state = (struct goal_state *)s->state;
-	uint32_t op = goal_take(block, state);
+	uint32_t op = goal_claim(block, state);
 
 	if (op == GOAL_NONE)
-		return !goal_is_over(state);
+		return !goal_is_complete(state);
 	if (op >= OPS || (il_turn() && s->taken[op]++))
 		il_fail("an operation was handed out twice");
 	check_start(s, op);

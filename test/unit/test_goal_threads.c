@@ -62,8 +62,8 @@ static void *member(void *arg)
 {
 	uint32_t wrong = 0, overs = 0;
 
-	while (!goal_is_over(run.state)) {
-		uint32_t i = goal_take(run.block, run.state);
+	while (!goal_is_complete(run.state)) {
+		uint32_t i = goal_claim(run.block, run.state);
 		const struct goal_op *op = &goal_ops_const(run.block)[i];
 
 		if (i == GOAL_NONE)
@@ -122,7 +122,7 @@ UNIT_TEST(state_gone_wild_hands_out_no_operation_that_there_is_not)
 		for (int k = 0; k < 20; k++)
 			((uint32_t *)run.state)[ranks_below(&seed, k % 2 ? words : 3)] =
 				(uint32_t)ranks_random(&seed);
-		for (int k = 0; k < 50 && (op = goal_take(run.block, run.state)) != GOAL_NONE;
+		for (int k = 0; k < 50 && (op = goal_claim(run.block, run.state)) != GOAL_NONE;
 		     k++) {
 			CHECK(op < OPS);
 			goal_begin(run.block, run.state, op);

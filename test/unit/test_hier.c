@@ -88,7 +88,7 @@ static void check_tree(int nodes, int root)
 	for (int n = 0; n < nodes; n++) {
 		int at = n, depth = 0, times = 0;
 
-		CHECK(t[n].child_count <= (nodes <= SPAN_CHAIN_NODES ? 1 : SPAN_CHILDREN));
+		CHECK(t[n].child_count <= (nodes <= HIER_CHAIN_NODES ? 1 : HIER_CHILDREN));
 		for (; at != root && depth <= nodes; depth++)
 			at = t[at].parent;
 		CHECK_EQ(at, root);
@@ -109,7 +109,7 @@ UNIT_TEST(every_tree_reaches_every_node_once)
 
 UNIT_TEST(few_nodes_are_a_chain_and_many_are_not)
 {
-	CHECK_EQ(hier_tree_depth(SPAN_CHAIN_NODES), SPAN_CHAIN_NODES - 1);
+	CHECK_EQ(hier_tree_depth(HIER_CHAIN_NODES), HIER_CHAIN_NODES - 1);
 	CHECK(hier_tree_depth(NODES_MAX) <= 6);
 }
 
@@ -141,7 +141,7 @@ UNIT_TEST(units_of_a_node_make_up_a_segment_unless_they_are_short)
 {
 	CHECK_EQ(hier_unit_bytes(1 << 20, 1), 1 << 20);
 	CHECK_EQ(hier_unit_bytes(1 << 20, 4), 1 << 18);
-	CHECK_EQ(hier_unit_bytes(1 << 20, 100), SPAN_UNIT_BYTES);
+	CHECK_EQ(hier_unit_bytes(1 << 20, 100), HIER_UNIT_BYTES);
 	CHECK_EQ(hier_unit_bytes(1 << 14, 1), 1 << 14);
 	CHECK_EQ(hier_unit_bytes(1 << 14, 9), 1 << 14);
 }

@@ -73,7 +73,7 @@ UNIT_TEST(a_buffer_is_completed_by_its_true_extent)
 		t = pick(0, TYPES - 1);
 		n = pick(0, 5);
 		model_elements(&m, (uintptr_t)AT, n, t);
-		CHECK_EQ(LOOK(Send)(AT, n, HANDLE(t), 0, 0, HANDLE(0)), 0);
+		CHECK_EQ(OBSERVER(Send)(AT, n, HANDLE(t), 0, 0, HANDLE(0)), 0);
 		CHECK_EQ(seen.n_ranges, m.lo < m.hi);
 		CHECK(m.lo == m.hi || is_range(0, &m));
 		CHECK(seen.n_calls == 1 && !seen.bad_calls && !seen.depth && !seen.n_all);
@@ -84,17 +84,17 @@ UNIT_TEST(absolute_displacements_and_large_counts_are_seen)
 {
 	begin();
 	types[3] = (struct type){ 2, { 0x70001000, 0x70009000 }, { 8, 8 }, 0x70001000, 0x8008 };
-	LOOK(Recv)(NULL, 1, HANDLE(3), 0, 0, 0, NULL);
+	OBSERVER(Recv)(NULL, 1, HANDLE(3), 0, 0, 0, NULL);
 	CHECK(is_range(0, &(struct model){ 0x70001000, 0x70009008 }));
 	begin();
-	LOOK(Send_c)(AT, (MPI_Count)5 << 40, 0, 0, 0, 0);
+	OBSERVER(Send_c)(AT, (MPI_Count)5 << 40, 0, 0, 0, 0);
 	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + ((__int128)5 << 40) }));
 }
 
 UNIT_TEST(what_cannot_be_known_completes_everything)
 {
 	begin();
-	LOOK(Send)(AT, 1, HANDLE(0x0c000000), 0, 0, 0);
+	OBSERVER(Send)(AT, 1, HANDLE(0x0c000000), 0, 0, 0);
 	CHECK_EQ(seen.n_all, 1);
 	begin();
 	TAKE(Allgather)(AT, 1, 0, AT, 1, 0, HANDLE(0x04000000));
@@ -106,7 +106,7 @@ UNIT_TEST(what_cannot_be_known_completes_everything)
 	TAKE(Alltoallv)(AT, NULL, NULL, 0, (void *)-1, NULL, NULL, 0, 0);
 	CHECK_EQ(seen.n_all, 1);
 	begin();
-	LOOK(Send_c)(AT, INT64_MAX, HANDLE(2), 0, 0, 0); /* below address 0 */
+	OBSERVER(Send_c)(AT, INT64_MAX, HANDLE(2), 0, 0, 0); /* below address 0 */
 	CHECK_EQ(seen.n_all, 1);
 	CHECK_EQ(seen.n_calls, 1);
 }
@@ -114,12 +114,12 @@ UNIT_TEST(what_cannot_be_known_completes_everything)
 UNIT_TEST(both_buffers_of_an_exchange_are_completed)
 {
 	begin();
-	LOOK(Sendrecv)(AT, 10, 0, 0, 0, (char *)AT + 100, 20, 0, 0, 0, 0, NULL);
+	OBSERVER(Sendrecv)(AT, 10, 0, 0, 0, (char *)AT + 100, 20, 0, 0, 0, 0, NULL);
 	CHECK_EQ(seen.n_ranges, 2);
 	CHECK(is_range(0, &(struct model){ 0x100000, 0x10000a }));
 	CHECK(is_range(1, &(struct model){ 0x100064, 0x100078 }));
 	begin();
-	LOOK(Compare_and_swap)(AT, (char *)AT + 100, (char *)AT + 200, 0, 0, 0, 0);
+	OBSERVER(Compare_and_swap)(AT, (char *)AT + 100, (char *)AT + 200, 0, 0, 0, 0);
 	CHECK_EQ(seen.n_ranges, 3);
 }
 
@@ -241,25 +241,25 @@ UNIT_TEST(a_persistent_request_completes_its_buffer_when_it_is_started)
 	host.Send_init = send_init;
 	for (int i = 0; i < MANY; i++) {
 		next_request = 0x4c000000 + 64 * i;
-		CHECK_EQ(LOOK(Send_init)((char *)AT + 16 * i, 8, 0, 0, 0, 0, &requests[i]), 0);
+		CHECK_EQ(OBSERVER(Send_init)((char *)AT + 16 * i, 8, 0, 0, 0, 0, &requests[i]), 0);
 	}
 	CHECK_EQ(seen.n_ranges, 0);
 	for (int i = 0; i < MANY; i++) {
 		seen.n_ranges = 0;
-		LOOK(Start)(&requests[i]);
+		OBSERVER(Start)(&requests[i]);
 		CHECK(is_range(0, &(struct model){ 0x100000 + 16 * i, 0x100008 + 16 * i }));
 	}
 	for (int i = 0; i < MANY; i += 2)
-		LOOK(Request_free)(&requests[i]);
+		OBSERVER(Request_free)(&requests[i]);
 	CHECK_EQ(seen.n_all, 0);
 	for (int i = 0; i < MANY; i++) {
 		seen.n_ranges = 0;
-		LOOK(Startall)(1, &requests[i]);
+		OBSERVER(Startall)(1, &requests[i]);
 		CHECK_EQ(seen.n_ranges, i % 2);
 		CHECK_EQ(seen.n_all, i / 2 + 1);
 	}
 	for (int i = 1; i < MANY; i += 2)
-		LOOK(Request_free)(&requests[i]);
+		OBSERVER(Request_free)(&requests[i]);
 }
 
 UNIT_TEST(a_request_that_is_used_again_names_its_new_buffer)
@@ -269,15 +269,15 @@ UNIT_TEST(a_request_that_is_used_again_names_its_new_buffer)
 	begin();
 	host.Send_init = send_init;
 	next_request = 77;
-	LOOK(Send_init)(AT, 8, 0, 0, 0, 0, &r);
-	LOOK(Send_init)((char *)AT + 100, 8, 0, 0, 0, 0, &r);
-	LOOK(Start)(&r);
+	OBSERVER(Send_init)(AT, 8, 0, 0, 0, 0, &r);
+	OBSERVER(Send_init)((char *)AT + 100, 8, 0, 0, 0, 0, &r);
+	OBSERVER(Start)(&r);
 	CHECK(seen.n_ranges == 1 && is_range(0, &(struct model){ 0x100064, 0x10006c }));
-	LOOK(Send_init)
+	OBSERVER(Send_init)
 	(AT, 8, HANDLE(0x0c000000), 0, 0, 0, &r); /* whatever it is, it is not known */
-	LOOK(Start)(&r);
+	OBSERVER(Start)(&r);
 	CHECK_EQ(seen.n_all, 1);
-	LOOK(Request_free)(&r);
+	OBSERVER(Request_free)(&r);
 }
 
 UNIT_TEST(a_request_of_nothing_completes_nothing)
@@ -287,10 +287,10 @@ UNIT_TEST(a_request_of_nothing_completes_nothing)
 	begin();
 	host.Send_init = send_init;
 	next_request = 78;
-	LOOK(Send_init)(AT, 0, 0, 0, 0, 0, &r);
-	LOOK(Start)(&r);
+	OBSERVER(Send_init)(AT, 0, 0, 0, 0, 0, &r);
+	OBSERVER(Start)(&r);
 	CHECK(!seen.n_ranges && !seen.n_all);
-	LOOK(Request_free)(&r);
+	OBSERVER(Request_free)(&r);
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ static bool writes_request(int i)
 {
 	static const char *const names[] = {
 #define X(name) #name,
-		FRONT_LOOK(X)
+		FRONT_OBSERVED(X)
 #undef X
 	};
 
@@ -318,7 +318,7 @@ static bool writes_request(int i)
 
 UNIT_TEST(each_function_leads_to_its_own_and_is_hosted)
 {
-	for (int i = 0; i < FRONT_LOOK_COUNT; i++) {
+	for (int i = 0; i < FRONT_OBSERVED_COUNT; i++) {
 		begin();
 		if (writes_request(i))
 			continue;
@@ -331,7 +331,7 @@ UNIT_TEST(each_function_leads_to_its_own_and_is_hosted)
 
 UNIT_TEST(calls_of_the_librarys_own_complete_nothing)
 {
-	for (int i = 0; i < FRONT_LOOK_COUNT; i++) {
+	for (int i = 0; i < FRONT_OBSERVED_COUNT; i++) {
 		begin();
 		if (writes_request(i))
 			continue;
@@ -362,13 +362,13 @@ UNIT_TEST(a_call_that_is_left_by_longjmp_is_over)
 		begin();
 		if (!setjmp(back)) {
 			host.Recv = (__typeof__(host.Recv))(void *)leave;
-			LOOK(Recv)(AT, 1, 0, 0, 0, 0, NULL);
+			OBSERVER(Recv)(AT, 1, 0, 0, 0, 0, NULL);
 		}
 		CHECK_EQ(seen.depth, 1);
 		if (i % 2)
 			host_bracket_unwind(__builtin_frame_address(0));
 		CHECK_EQ(seen.depth, !(i % 2));
-		LOOK(Send)(AT, 1, 0, 0, 0, 0);
+		OBSERVER(Send)(AT, 1, 0, 0, 0, 0);
 		CHECK(seen.n_calls == 1 && !seen.bad_calls && !seen.depth);
 	}
 }
@@ -378,16 +378,16 @@ UNIT_TEST(synchronisation_completes_everything)
 	begin();
 	TAKE(Barrier)(0);
 	TAKE(Ibarrier)(0, NULL);
-	LOOK(Win_fence)(0, 0);
-	LOOK(Win_unlock)(0, 0);
-	LOOK(File_write_at)(NULL, 0, AT, 1, 0, NULL);
-	LOOK(File_read_ordered_end)(NULL, AT, NULL);
-	LOOK(Comm_free)(NULL);
-	LOOK(Comm_disconnect)(NULL);
-	LOOK(Abort)(0, 0);
-	LOOK(Finalize)();
-	LOOK(Session_finalize)(NULL);
-	LOOK(Pready)(0, 0);
+	OBSERVER(Win_fence)(0, 0);
+	OBSERVER(Win_unlock)(0, 0);
+	OBSERVER(File_write_at)(NULL, 0, AT, 1, 0, NULL);
+	OBSERVER(File_read_ordered_end)(NULL, AT, NULL);
+	OBSERVER(Comm_free)(NULL);
+	OBSERVER(Comm_disconnect)(NULL);
+	OBSERVER(Abort)(0, 0);
+	OBSERVER(Finalize)();
+	OBSERVER(Session_finalize)(NULL);
+	OBSERVER(Pready)(0, 0);
 	CHECK_EQ(seen.n_all, 12);
 	CHECK(!seen.n_ranges && !seen.n_reaps);
 }
@@ -395,9 +395,9 @@ UNIT_TEST(synchronisation_completes_everything)
 UNIT_TEST(waiting_for_others_only_retires)
 {
 	begin();
-	LOOK(Wait)(NULL, NULL);
-	LOOK(Testsome)(0, NULL, NULL, NULL, NULL);
-	LOOK(Probe)(0, 0, 0, NULL);
+	OBSERVER(Wait)(NULL, NULL);
+	OBSERVER(Testsome)(0, NULL, NULL, NULL, NULL);
+	OBSERVER(Probe)(0, 0, 0, NULL);
 	CHECK_EQ(seen.n_reaps, 3);
 	CHECK(!seen.n_all && !seen.n_ranges);
 }
@@ -415,7 +415,7 @@ UNIT_TEST(memory_of_a_window_is_kept_out)
 
 	begin();
 	host.Win_allocate = win_allocate;
-	LOOK(Win_allocate)(4096, 1, 0, 0, &base, NULL);
+	OBSERVER(Win_allocate)(4096, 1, 0, 0, &base, NULL);
 	CHECK(seen.kept_out_lo == 0x100000 && seen.kept_out_hi == 0x101000);
 	CHECK_EQ(seen.n_all, 1);
 }

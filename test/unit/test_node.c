@@ -150,7 +150,7 @@ static void check_refused(int rank, char *option, const char *reason)
 	struct refusal f = { rank, option };
 
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), be_refused, &f);
-	CHECK_HAS(ranks_text, "stays with the host MPI");
+	CHECK_HAS(ranks_text, "goes to the host MPI");
 	CHECK_HAS(ranks_text, reason);
 }
 

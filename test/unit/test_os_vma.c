@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "os/os.h"
-#include "os/vma_scan.h"
+#include "os/private.h"
 #include "unit.h"
 
 /* The ioctl and the text must agree. */

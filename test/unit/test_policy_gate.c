@@ -10,8 +10,13 @@
 #define KIB 1024u
 #define MIB (1024u * KIB)
 
-static const char *const mpis[] = { "MPICH 5.0.2", "Open MPI v5.0.11",
-				    "Intel(R) MPI Library 2021.18 for Linux* OS" };
+/* As MPI_Get_library_version returns them. */
+static const char *const mpis[] = {
+	"MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25 20:45:26 UTC 2026\n"
+	"MPICH ABI:          18:2:6\nMPICH Device:       ch4:ucx ofi\n",
+	"Open MPI v5.0.11, package: Open MPI builder Distribution, ident: 5.0.11",
+	"Intel(R) MPI Library 2021.18.1 for Linux* OS\n"
+};
 enum { MPICH, OPEN_MPI, OTHER, MPIS };
 
 static struct policy_figures figures[MPIS][COLL_COUNT];
@@ -63,8 +68,20 @@ UNIT_TEST(shipped_figures_are_of_the_host_mpi_by_its_version)
 		const char *version;
 		int like;
 	} cases[] = {
-		{ "MPICH 4.3.0", MPICH },  { "Open MPI v4.1.4", OPEN_MPI },
-		{ "MVAPICH : 4.0", OTHER }, { "Intel(R) MPI Library", OTHER },
+		{ "MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\n"
+		  "MPICH ABI:\t14:2:2\nMPICH Device:\tch4:ucx\n",
+		  MPICH },
+		{ "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, "
+		  "May 26, 2022",
+		  OPEN_MPI },
+		{ "IBM Spectrum MPI v10.3.1, package: Open MPI builder Distribution", OPEN_MPI },
+		{ "MVAPICH2 Version      :\t2.3.7\nMVAPICH2 Release date : x\n"
+		  "MVAPICH2 Device       :\tch3:mrail\n",
+		  OTHER },
+		{ "MVAPICH Version:\t4.0\nMVAPICH Release date:\tx\nMVAPICH ABI:\t14:2:2\n",
+		  OTHER },
+		{ "MPI VERSION    : CRAY MPICH version 8.1.28 (ANL base 3.4a2)\n", OTHER },
+		{ "Intel(R) MPI Library 2019 Update 7 for Linux* OS\n", OTHER },
 		{ "", OTHER },
 	};
 	struct policy_figures found[COLL_COUNT];

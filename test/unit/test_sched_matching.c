@@ -53,7 +53,7 @@ static void in_order(struct ranks *r)
 	for (uint32_t i = 0; r->rank && i < N; i++)
 		CHECK_EQ(case_wrong(buf + 70000 * (uint64_t)i, sizes[i % BASE_ARRAY_LEN(sizes)], i),
 			 -1);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	free(buf);
 }
 
@@ -83,7 +83,7 @@ static void backwards(struct ranks *r)
 		run_and_wait(s);
 	for (uint32_t i = 0; r->rank && i < N; i++)
 		CHECK_EQ(buf[i], N - 1 - i + 7);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	free(buf);
 }
 
@@ -124,7 +124,7 @@ static void from_any(struct ranks *r)
 			CHECK_EQ(buf[i] & 0xffff, next[src]++);
 		}
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	free(buf);
 }
 
@@ -190,7 +190,7 @@ static void from_any_delayed(struct ranks *r)
 		for (uint32_t k = 0; k < KINDS * (uint32_t)r->size; k++)
 			CHECK_EQ(seen[k % KINDS][k / KINDS], EACH_KIND);
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	free(buf);
 }
 
@@ -221,7 +221,7 @@ static void posted_first(struct ranks *r)
 	CHECK_EQ(sched_run(s), 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	CHECK(buf[0] == 1 && buf[1] == 2);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(the_receive_that_was_posted_first_wins) { ranks_run(2, no_options, posted_first, NULL); }
@@ -248,7 +248,7 @@ static void thousands(struct ranks *r)
 		CHECK_EQ(sched_wait(s[i], UINT64_MAX), 0);
 		CHECK_EQ(buf[2 * i + 1], i * 2 + other);
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	free(s);
 	free(buf);
 }
@@ -297,7 +297,7 @@ static void helped(struct ranks *r)
 		CHECK_EQ(buf[(8 << 20) / 8 - 1], 8);
 		atomic_store(&r->words[0], 1);
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options, helped, NULL); }
@@ -315,7 +315,7 @@ static void join(void *arg)
 	CHECK_EQ(sched_join(j->name, j->rank, j->size, 3000000000ull, &g), j->expect);
 	if (g) {
 		CHECK_EQ(sched_size(g), j->size);
-		sched_group_leave(g);
+		sched_group_destroy(g);
 	}
 }
 

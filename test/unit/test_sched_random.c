@@ -141,7 +141,7 @@ static void random_programs(struct ranks *r)
 		batch(r, g, each, job->only, &local);
 		ranks_barrier(r); /* words[0] names the program that failed */
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 static bool passes(int ranks, char *const *options, struct job *job)

@@ -60,7 +60,7 @@ static void all_sizes(struct ranks *r)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++)
 		for (int kind = OF_PROGRAM; kind <= OF_GROUP; kind++)
 			exchange(g, (enum memory)kind, sizes[i], 5);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(messages_of_all_sizes_arrive)

@@ -177,7 +177,7 @@ static void sizes_differ(struct ranks *r)
 		sched_close(s);
 		ranks_barrier(r);
 	}
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(sizes_that_differ_are_an_error) { ranks_run(2, quiet, sizes_differ, NULL); }
@@ -201,7 +201,7 @@ static void never_sent(struct ranks *r)
 		 -ETIMEDOUT); /* by SLUICE_GOAL_TIMEOUT, at one of them */
 	CHECK_EQ(sched_test(s), -ETIMEDOUT);
 	CHECK_EQ(sched_close(s), 0);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(a_receive_that_nobody_sends_to_is_named)
@@ -223,7 +223,7 @@ static void canceled(struct ranks *r)
 	if (!r->rank)
 		CHECK_EQ(sched_cancel(s), 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), -ECANCELED);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(a_canceled_run_ends_where_it_is_waited_for) { ranks_run(2, quiet, canceled, NULL); }
@@ -275,7 +275,7 @@ static void runaway(struct ranks *r)
 		CHECK_EQ(sched_wait(s[i], UINT64_MAX), 0);
 	CHECK(r->rank || busy);
 	CHECK_EQ(arena_bytes_used(), used);
-	sched_group_leave(g);
+	sched_group_destroy(g);
 }
 
 UNIT_TEST(a_sender_that_never_stops_needs_no_memory) { ranks_run(2, loud, runaway, NULL); }

@@ -191,7 +191,7 @@ UNIT_TEST(what_a_one_sided_operation_lacks_is_named)
 		  "3:6: '4294967295' is too large: at most 4294967293\n");
 	CHECK_HAS(statement("append 8b to priority_list hh 254 allowed 1 ct 0"), "at most 253");
 	CHECK_STR(statement("calcgem5 3 10b"), "3:1: 'calcgem5' runs in the processor simulator of "
-					       "LogGOPSim2, which is not here\n");
+					       "LogGOPSim2, which Sluice does not have\n");
 }
 
 UNIT_TEST(several_problems_are_told_and_then_it_is_enough)

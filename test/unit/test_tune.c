@@ -127,9 +127,9 @@ UNIT_TEST(what_ranks_must_agree_on_can_be_given_up_alone)
 	load_own(with("xfer_fragment = 128K\nSLUICE_EARLY_MIN = 2M\n"), NULL);
 	base_options_untune(true);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
-	CHECK_EQ(base_opt.rt_early_min_bytes, 2 << 20);
+	CHECK_EQ(base_opt.early_min_bytes, 2 << 20);
 	base_options_untune(false);
-	CHECK_EQ(base_opt.rt_early_min_bytes, 512 << 10);
+	CHECK_EQ(base_opt.early_min_bytes, 512 << 10);
 	remove_home();
 }
 
@@ -138,15 +138,13 @@ UNIT_TEST(a_file_of_something_else_is_refused_with_what_and_sets_nothing)
 	static const struct {
 		const char *head, *line, *says;
 	} cases[] = {
-		{ "host", "host elsewhere", "machine elsewhere, and this is" },
-		{ "version", "version 0.0.1",
-		  "Sluice 0.0.1 has written it, and this is " SLUICE_VERSION },
+		{ "host", "host elsewhere", "machine elsewhere; this is" },
+		{ "version", "version 0.0.1", "Sluice 0.0.1 wrote it; this is " SLUICE_VERSION },
 		{ "sluice-tune", "sluice-tune 2", "format is 2" },
-		{ "sluice-tune", "", "it is no tune file" },
-		{ "machine", "machine AuthenticAMD 26",
-		  "measured on AuthenticAMD 26, and this is" },
-		{ "mpi", "mpi Open MPI v5.0.11", "with Open MPI v5.0.11, and this is MPICH 5.0.2" },
-		{ "mpi", "", "before all of" },
+		{ "sluice-tune", "", "it is not a tune file" },
+		{ "machine", "machine AuthenticAMD 26", "measured on AuthenticAMD 26; this is" },
+		{ "mpi", "mpi Open MPI v5.0.11", "with Open MPI v5.0.11; this is MPICH 5.0.2" },
+		{ "mpi", "", "before the lines" },
 	};
 
 	make_home();

@@ -76,37 +76,39 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 		       bool inline_edges)
 {
 	const struct xfer_reach reach = { .can_read = !inline_edges };
-	struct xfer_end src = { buffers[SRC].desc, src_off, SRC, NULL };
-	struct xfer_end dst = { buffers[DST].desc, dst_off, DST, NULL };
-	struct xfer_plan plan;
-	struct xfer_view v, receiver;
+	struct xfer_view v = { .x = &transfer,
+			       .tag = tag,
+			       .group = &groups[who],
+			       .src = { .desc = buffers[SRC].desc, .off = src_off, .rank = SRC,
+					.edges = inline_edges ? edges : NULL },
+			       .dst = { .desc = buffers[DST].desc, .off = dst_off, .rank = DST } };
+	struct xfer_view receiver;
 
-	xfer_plan(&src, &dst, bytes, &reach, inline_edges, &plan);
+	xfer_plan(&v.src, &v.dst, bytes, &reach, &v.plan);
 	if (inline_edges)
-		xfer_fill_edges(&src.desc, (char *)(uintptr_t)src.desc.addr, edges);
+		xfer_fill_edges(&v.src.desc, (char *)(uintptr_t)v.src.desc.addr, edges);
 	xfer_open(&transfer, tag);
-	xfer_view_init(&receiver, &transfer, tag, &groups[DST], &src, &dst, &plan,
-		       inline_edges ? edges : NULL, XFER_VIEW_NORMAL);
-	CHECK_EQ(xfer_needs_me(&receiver), plan.receiver_needed);
-	if (plan.sender_needed) {
-		xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan, NULL,
-			       XFER_VIEW_ALIASED);
-		CHECK_EQ(v.units, plan.fragments); /* its edges lie in no arena */
+	receiver = v;
+	receiver.group = &groups[DST];
+	xfer_view_init(&receiver, XFER_VIEW_NORMAL);
+	CHECK_EQ(xfer_needs_me(&receiver), v.plan.receiver_needed);
+	if (v.plan.sender_needed) {
+		xfer_view_init(&v, XFER_VIEW_ALIASED);
+		CHECK_EQ(v.units, v.plan.fragments); /* its edges lie in no arena */
 		return false;
 	}
 	if (!receiver.edges_done) {
-		CHECK(plan.receiver_needed);
+		CHECK(v.plan.receiver_needed);
 		CHECK_EQ(xfer_move_edges(&receiver), 1);
 	}
 	CHECK(!xfer_needs_me(&receiver));
 	buffer_protect(&buffers[SRC], PROT_NONE);
 	buffer_protect(&buffers[DST], PROT_NONE);
-	xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan,
-		       inline_edges ? edges : NULL, XFER_VIEW_ALIASED);
+	xfer_view_init(&v, XFER_VIEW_ALIASED);
 	while (xfer_move(&v, XFER_ANY) > 0)
 		;
 	CHECK(xfer_is_range_done(&v, 0, bytes));
-	CHECK(xfer_is_done(&transfer, tag, plan.total));
+	CHECK(xfer_is_done(&transfer, tag, v.plan.total));
 	buffer_protect(&buffers[SRC], PROT_READ | PROT_WRITE);
 	buffer_protect(&buffers[DST], PROT_READ | PROT_WRITE);
 	return true;

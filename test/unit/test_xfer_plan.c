@@ -135,8 +135,9 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 	static uint64_t tag;
 
 	*t = (struct trial){ .tag = ++tag };
-	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC, NULL };
-	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, NULL };
+	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC,
+				    .edges = inline_edges ? edges : NULL };
+	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, .edges = NULL };
 	memset(reach_table, 0, sizeof reach_table);
 	reach_table[DST * RANKS + SRC] |= reach->can_read ? 1 : 0;
 	reach_table[SRC * RANKS + DST] |= reach->can_write ? 2 : 0;
@@ -144,14 +145,17 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 		t->peers[r] = &peers[r];
 		trial_group(t, r, reach);
 	}
-	xfer_plan(&t->src, &t->dst, p->bytes, reach, inline_edges, &t->plan);
+	xfer_plan(&t->src, &t->dst, p->bytes, reach, &t->plan);
 	memset(edges, 0x77, sizeof edges);
 	if (inline_edges)
 		xfer_fill_edges(&t->src.desc, memory[SRC].buffer + src->start, edges);
 	xfer_open(&transfer, t->tag);
-	for (int r = 0; r < RANKS; r++)
-		xfer_view_init(&t->views[r], &transfer, t->tag, &t->groups[r], &t->src, &t->dst,
-			       &t->plan, inline_edges ? edges : NULL, XFER_VIEW_NORMAL);
+	for (int r = 0; r < RANKS; r++) {
+		t->views[r] = (struct xfer_view){ .x = &transfer, .tag = t->tag,
+						  .group = &t->groups[r], .src = t->src,
+						  .dst = t->dst, .plan = t->plan };
+		xfer_view_init(&t->views[r], XFER_VIEW_NORMAL);
+	}
 }
 
 /* Does the work of a rank in exec/ without waiting. Returns: whether it found work. */
@@ -367,15 +371,16 @@ UNIT_TEST(fragments_have_the_size_that_is_asked_for_where_it_can_be)
 	base_opt = saved;
 }
 
-static void try_leaving(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
+static void try_leaving(const struct xfer_end *sender, const struct xfer_end *dst, uint64_t bytes,
 			unsigned bits)
 {
 	const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
-	bool inline_edges = bits & 8;
+	struct xfer_end src = *sender;
 	struct xfer_plan plan;
 
-	xfer_plan(src, dst, bytes, &reach, inline_edges, &plan);
-	HOLDS(!plan.sender_needed || !xfer_sender_may_detach(src, bytes, inline_edges));
+	src.edges = bits & 8 ? edges : NULL;
+	xfer_plan(&src, dst, bytes, &reach, &plan);
+	HOLDS(!plan.sender_needed || !xfer_sender_may_detach(&src, bytes));
 	HOLDS(!plan.receiver_needed || !xfer_receiver_may_detach(dst, bytes));
 	/* and what the plan says is so: without that end the others can move all of it */
 	HOLDS(plan.receiver_needed || plan.others_move || plan.sender_moves);

@@ -249,7 +249,7 @@ UNIT_TEST(queue_does_not_use_a_channel_whose_alignment_the_buffers_do_not_have)
 {
 	begin(BYTES, FRAGMENT, 0);
 	ch.caps.align_bytes = 16;
-	t.view.src_lo = 0;
+	t.view.src.lo = 0;
 	t.view.plan.lo = 8;
 	CHECK(!fake_start(&t, &q, &ch, 2));
 	t.view.plan.lo = 0;

@@ -130,7 +130,7 @@ static bool receiver_round(int r, struct world *w, struct place *p)
 	struct xfer_view v = { .x = &w->x[r],
 			       .tag = p->tag,
 			       .plan = { .bytes = CHUNKS, .total = 1 },
-			       .dst = (char *)data_of(p->tag) };
+			       .dst = { .addr = (char *)data_of(p->tag) } };
 
 	switch (p->phase) {
 	case PHASE_BEGIN:

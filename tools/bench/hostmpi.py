@@ -105,7 +105,7 @@ def choose(tool, mpi=None, launcher=None):
         found = [m for m in inside if Path(m['library']).resolve() == place] or inside
     if not found:
         raise Stop(f'--mpi {mpi}: no MPI library there' if mpi else
-                   'no MPI library is found; say where one is: --mpi PATH')
+                   'no MPI library is found; name one: --mpi PATH')
     served = [m for m in found if m['served']]
     if not served:
         raise Stop(f'{found[0]["library"]}: {found[0]["reason"]}')
@@ -114,5 +114,5 @@ def choose(tool, mpi=None, launcher=None):
         beside = words or launcher_beside(m['library'], m['abi'])
         if beside:
             return HostMpi(m['library'], m['abi'], m['version'] or '', beside), info
-    raise Stop(f'{served[0]["library"]}: no mpiexec belongs to it; say what launches ranks: '
+    raise Stop(f'{served[0]["library"]}: this installation has no mpiexec; name a launcher: '
                '--launcher "COMMAND"')

@@ -44,7 +44,7 @@ def reason(text, code):
     ours = [line for line in lines if '_bench-' in line.split(':')[0]]
     if ours or lines:
         return (ours or lines)[0][:200]
-    return f'killed by signal {-code}' if code < 0 else f'exit code {code}, and no word why'
+    return f'killed by signal {-code}' if code < 0 else f'exit code {code} without a message'
 
 
 def lines_of(text):
@@ -72,7 +72,7 @@ def launch(command, env, limit_s, nice=0):
         out, err = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired as e:
         end(process)
-        raise Failed(f'no end after {limit_s:.0f} s') from e
+        raise Failed(f'still running after {limit_s:.0f} s') from e
     except BaseException:
         end(process)
         raise

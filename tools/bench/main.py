@@ -50,7 +50,7 @@ def minutes(text):
     except ValueError:
         value = 0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of minutes")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of minutes")
     return value
 
 
@@ -210,7 +210,7 @@ def bench_main(tool, folder, argv):
     if path != '-':
         document.can_write(path)
         if document.page_path(path) == Path(path):
-            raise Misuse(f'-o {path}: the page has this name; the JSON takes another, like NAME.json')
+            raise Misuse(f'-o {path}: the page gets this name; name the JSON file, like NAME.json')
     mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
     setup = Setup(opt, tool, folder, mpi, info)
     runner.preflight(setup)
@@ -237,14 +237,14 @@ def keep(result, path, stopped):
         document.save(page.text([(Path(path).stem, result)]), html)
     finally:
         print(table.document(result), flush=True)
-    say(f'{"stopped; what was measured is" if stopped else "everything is"} in {path}, as a page in {html}')
+    say(f'{"stopped; the results so far are" if stopped else "results are"} in {path}, as a page in {html}')
 
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
     run_main(lambda: (compare_main(HERE, argv[1:]) if argv[:1] == ['compare']
                       else bench_main(tool, HERE, argv)),
-             say, 'stopped before anything was measured')
+             say, 'stopped before the first result')
 
 
 if __name__ == '__main__':

@@ -173,20 +173,20 @@ class Runner:
             state.rounds += 1
             state.seconds += time.monotonic() - began
 
-    def tell_left_out(self, scenarios):
+    def report_omitted(self, scenarios):
         for s in scenarios:
             for job in s.jobs:
                 for ranks in job.ranks:
-                    lost = [bytes_text(n) for n in job.sizes
-                            if n not in job.sizes_for(self.holders(job, ranks), self.s.memory)]
-                    if lost:
-                        say(f'{s.name} with {ranks} ranks is without {", ".join(lost)}: this machine has '
+                    omitted = [bytes_text(n) for n in job.sizes
+                               if n not in job.sizes_for(self.holders(job, ranks), self.s.memory)]
+                    if omitted:
+                        say(f'{s.name} with {ranks} ranks omits {", ".join(omitted)}: this machine has '
                             f'{bytes_text(self.s.memory)}')
 
     def run_all(self, scenarios, until):
         """Runs each round over all scenarios that need one more, so that a disturbance affects all of them
         and an early end leaves some of each. until: monotonic time, or None."""
-        self.tell_left_out(scenarios)
+        self.report_omitted(scenarios)
         names = [s.name for s in self.s.sides] + ['machine']
         self.states = [State(s, Results(self.s.seed, names)) for s in scenarios]
         waiting = list(self.states)
@@ -210,8 +210,8 @@ def preflight(setup):
         lines, *_ = launch(command, env, 60)
     except Failed as e:
         raise Stop(f'{" ".join(setup.mpi.launcher)} cannot run two ranks: {e}') from e
-    said = [x for x in lines if x['what'] == 'run']
-    if not said or said[0]['ranks'] != 2:
-        raise Stop(f'{" ".join(setup.mpi.launcher)} does not belong to {setup.mpi.library}: its ranks do '
-                   'not find each other; see --mpi and --launcher')
-    setup.mpi.version = said[0]['mpi'] if not setup.mpi.version else setup.mpi.version
+    runs = [x for x in lines if x['what'] == 'run']
+    if not runs or runs[0]['ranks'] != 2:
+        raise Stop(f'{" ".join(setup.mpi.launcher)} does not launch ranks of {setup.mpi.library}: '
+                   'the ranks do not find each other; see --mpi and --launcher')
+    setup.mpi.version = runs[0]['mpi'] if not setup.mpi.version else setup.mpi.version

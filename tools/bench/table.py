@@ -92,7 +92,7 @@ def scenario(s, names):
         present = [n for n in names if any(n in r['sides'] for r in results)]
         out += ['', f'  {group_title(results)}', comparison(results, present)]
     if not s['results']:
-        out.append('   nothing was measured')
+        out.append('   no results')
     return '\n'.join(out)
 
 
@@ -105,21 +105,21 @@ def head(d):
     if m['disturbed']:
         out.append(f'DISTURBED: {m["disturbed"]}; do not rely on these figures')
     if run['stopped']:
-        out.append(f'STOPPED by {run["stopped"]}; what was measured until then:')
+        out.append(f'STOPPED by {run["stopped"]}; the results so far:')
     return '\n'.join(out)
 
 
 LEGEND = '''
 Times are the median / 99th percentile of the slowest rank (and the share of the communication that is
-hidden behind the computation); plain/X is how many times as fast as the plain MPI side X is, with 95 %
-confidence: below 1 it is slower. ~ marks what has not settled within 5 %.'''
+hidden behind the computation). plain/X is the speed-up of side X over the plain MPI, with its 95 %
+confidence interval; below 1, X is slower. ~ marks figures that did not settle within 5 %.'''
 
 
 def document(d):
     names = [s['name'] for s in d['sides']]
     out = [head(d), LEGEND.strip('\n'), *(scenario(s, names) for s in d['scenarios'])]
     if d['failures']:
-        out.append(f'\n{len(d["failures"])} launches failed, or gave too little:')
+        out.append(f'\n{len(d["failures"])} launches failed or gave too few results:')
         out += dict.fromkeys(f'  {f["scenario"]}, {f["side"]}, {f["ranks"]} ranks: {f["why"]}'
                              for f in d['failures'])
     return '\n'.join(out)

@@ -7,8 +7,9 @@
 static const char help_head[] =
 	"usage: sluice goal VERB ...\n"
 	"\n"
-	"Schedules in files: what each rank sends, receives and computes, and after\n"
-	"what. A file is text (man sluice-goal-text) or its compiled form.\n"
+	"Works on schedules in files: the operations of each rank (send, receive,\n"
+	"compute) and their order. FILE is a text (man sluice-goal-text) or a compiled\n"
+	"program; - is standard input.\n"
 	"\n";
 
 static const char help_tail[] =
@@ -16,20 +17,21 @@ static const char help_tail[] =
 	"Examples:\n"
 	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal check -\n"
 	"\n"
-	"FILE may be - for standard input. sluice goal VERB --help tells more, and\n"
-	"man sluice-goal.\n";
+	"More: sluice goal VERB --help, man sluice-goal\n";
 
 static const struct {
 	const char *name, *args, *help;
 	int (*main)(int argc, char **argv);
 } verbs[] = {
-	{ "check", "FILE...", "mistakes, also across ranks: deadlocks ...", goal_check_main },
-	{ "print", "FILE", "as text", goal_print_main },
-	{ "compile", "FILE -o OUT", "as a program, which is read fast", goal_compile_main },
-	{ "draw", "FILE -o OUT", "as a picture", goal_draw_main },
-	{ "gen", "PATTERN", "the usual collectives, for any number of ranks", goal_gen_main },
-	{ "run", "FILE", "all its ranks, as processes of this machine", goal_run_main },
-	{ "sim", "FILE | PATTERN", "when each rank would end, on other machines", goal_sim_main },
+	{ "check", "FILE...", "report mistakes, also across ranks: deadlocks ...",
+	  goal_check_main },
+	{ "print", "FILE", "print as text", goal_print_main },
+	{ "compile", "FILE -o OUT", "compile to a program, which loads fast", goal_compile_main },
+	{ "draw", "FILE -o OUT", "draw as a picture", goal_draw_main },
+	{ "gen", "PATTERN", "write a usual collective, for any number of ranks", goal_gen_main },
+	{ "run", "FILE", "run all ranks as processes of this machine", goal_run_main },
+	{ "sim", "FILE | PATTERN", "compute when each rank ends, on other machines",
+	  goal_sim_main },
 };
 
 /* ---- command lines ---------------------------------------------------------------------- */
@@ -74,17 +76,17 @@ int goal_next_arg(const char *verb, const char *const *names, char **argv, int *
 	if (arg[0] != '-' || !arg[1])
 		return GOAL_ARG_WORD;
 	for (int i = 0; names[i]; i++) {
-		bool takes_value = strchr(names[i], '=') != NULL;
+		bool needs_value = strchr(names[i], '=') != NULL;
 
 		if (!is_name(arg, names[i], &bytes))
 			continue;
 		*value = arg[bytes] ? arg + bytes + 1 : NULL;
-		if (takes_value && !*value)
+		if (needs_value && !*value)
 			*value = argv[*at] ? argv[(*at)++] : NULL;
-		if (takes_value == (*value != NULL))
+		if (needs_value == (*value != NULL))
 			return i;
 		tool_say("goal %s: %.*s %s", verb, (int)bytes, arg,
-			 takes_value ? "needs a value" : "takes no value");
+			 needs_value ? "needs a value" : "takes no value");
 		return GOAL_ARG_WRONG;
 	}
 	return unknown(verb, names, arg);
@@ -106,15 +108,15 @@ int goal_file_args(const char *verb, const char *help, char **argv, const char *
 			return TOOL_DONE;
 		}
 		if (arg == 2 ? *out != NULL : *file != NULL) {
-			tool_say("goal %s: one %s, not also '%s'", verb, arg == 2 ? "-o" : "file",
-				 value);
+			tool_say("goal %s: one %s only, not also '%s'", verb,
+				 arg == 2 ? "-o" : "file", value);
 			return TOOL_MISUSE;
 		}
 		*(arg == 2 ? out : file) = value;
 	}
 	if (*file)
 		return -1;
-	tool_say("goal %s: which file? See: sluice goal %s --help", verb, verb);
+	tool_say("goal %s: no FILE; see: sluice goal %s --help", verb, verb);
 	return TOOL_MISUSE;
 }
 

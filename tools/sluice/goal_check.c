@@ -18,19 +18,19 @@
 static const char help[] =
 	"usage: sluice goal check [--json] [--strict] FILE...\n"
 	"\n"
-	"Looks for mistakes: in the text; receives that nobody sends to and messages that\n"
-	"nobody receives; sizes that differ; deadlocks. A deadlock that only comes when\n"
-	"messages are not buffered is a warning. Each is told with file, line and the\n"
-	"operations. FILE is text or a program; - is standard input.\n"
+	"Reports mistakes with file, line and operations: errors in the text, receives\n"
+	"without a message, messages without a receive, sizes that differ, deadlocks. A\n"
+	"deadlock that occurs only when messages are not buffered is a warning. FILE is\n"
+	"a text or a compiled program; - is standard input.\n"
 	"\n"
-	"  --strict  a warning is a mistake\n"
-	"  --json    the result for programs\n"
+	"  --strict  treat warnings as mistakes\n"
+	"  --json    print JSON\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal check text.goal\n"
 	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal check --json -\n"
 	"\n"
-	"Exit code: 0 no mistake found; 1 a mistake, or FILE cannot be read; 2 misuse.\n"
+	"Exit code: 0 no mistake; 1 a mistake, or FILE cannot be read; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
 /* mistakes of one kind that are listed; operations of a deadlock that are shown */
@@ -165,7 +165,7 @@ static void check_unreceived(struct check *c)
 
 		if (f->state[op] == GOAL_FLOW_ENDED && f->partner[op] == GOAL_NONE &&
 		    goal_flow_op(f, op, &rank)->type == GOAL_SEND)
-			report(c, &listed, op, "nobody receives what %s sends");
+			report(c, &listed, op, "no rank receives what %s sends");
 	}
 }
 
@@ -195,7 +195,7 @@ static void report_cycle(struct check *c, uint32_t op, uint32_t *listed)
 	} while (at != op);
 	if (shown > CYCLE_SHOWN)
 		add_note(c, "... and %" PRIu32 " more ...", shown - CYCLE_SHOWN);
-	add_note(c, "the first again");
+	add_note(c, "back to the first operation");
 }
 
 /* Follows why[] from each operation to the cause: an operation without a partner, or a cycle. */
@@ -218,8 +218,8 @@ static int check_stuck(struct check *c)
 			mark[at] = op + 1;
 			if (f->why[at] == GOAL_NONE)
 				report(c, &absent, at,
-				       f->rendezvous ? "nobody receives what %s sends"
-						     : "%s waits for ever: nobody sends to it");
+				       f->rendezvous ? "no rank receives what %s sends"
+						     : "%s waits for ever: no rank sends to it");
 			at = f->why[at];
 		}
 		if (at != GOAL_NONE && mark[at] == op + 1)
@@ -290,8 +290,8 @@ static void print_result(const struct check *c)
 				      "messages was tried\n",
 		       c->in.name, c->any_count);
 	if (c->one_sided)
-		printf("%s: %" PRIu64 " one-sided operations: who allows them, and what waits for "
-				      "counters, is for sluice goal sim to say\n",
+		printf("%s: %" PRIu64 " one-sided operations: only sluice goal sim checks their "
+		       "entries and counters\n",
 		       c->in.name, c->one_sided);
 }
 
@@ -383,7 +383,7 @@ int goal_check_main(int argc, char **argv)
 	if (count)
 		ret = check_files(files, count, strict, json);
 	else
-		tool_say("goal check: which file? See: sluice goal check --help");
+		tool_say("goal check: no FILE; see: sluice goal check --help");
 out:
 	free(files);
 	return ret;

@@ -11,19 +11,19 @@
 static const char help[] =
 	"usage: sluice goal draw [--dot] [--ranks LIST] [-o OUT] FILE\n"
 	"\n"
-	"Draws a program as SVG: a lane a rank, downward what comes after what, lines for\n"
-	"requirements and messages; what never ends is red. FILE is text or a program; -\n"
-	"is standard input.\n"
+	"Draws a program as SVG: one lane for each rank, time downward, lines for\n"
+	"requirements and messages, red for operations that never end. FILE is a text or\n"
+	"a compiled program; - is standard input.\n"
 	"\n"
-	"  --dot         for Graphviz instead, as a name OUT.dot says, too\n"
-	"  --ranks LIST  these ranks only, as in 0-3,8\n"
-	"  -o OUT        to a file instead of standard output\n"
+	"  --dot         write Graphviz instead of SVG; the default for OUT.dot\n"
+	"  --ranks LIST  draw these ranks only, for example 0-3,8\n"
+	"  -o OUT        write to OUT instead of standard output\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal draw text.goal -o picture.svg\n"
 	"  sluice goal draw --ranks 0-1 text.goal > picture.svg\n"
 	"\n"
-	"Exit code: 0 done; 1 FILE is wrong, or too large to be looked at; 2 misuse.\n"
+	"Exit code: 0 done; 1 FILE is wrong or too large to draw; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
 struct draw {
@@ -52,14 +52,14 @@ static int parse_args(char **argv, struct draw *d)
 		if (arg == 4)
 			d->out = value;
 		if (arg == GOAL_ARG_WORD && d->file) {
-			tool_say("goal draw: one file, not also '%s'", value);
+			tool_say("goal draw: one file only, not also '%s'", value);
 			return TOOL_MISUSE;
 		}
 		if (arg == GOAL_ARG_WORD)
 			d->file = value;
 	}
 	if (!d->file) {
-		tool_say("goal draw: which file? See: sluice goal draw --help");
+		tool_say("goal draw: no FILE; see: sluice goal draw --help");
 		return TOOL_MISUSE;
 	}
 	if (d->ranks &&
@@ -90,8 +90,7 @@ static bool agree_with_name(struct draw *d)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(others); i++) {
 		if (!ends_with(d->out, others[i]))
 			continue;
-		tool_say("goal draw: SVG is drawn, or with --dot what Graphviz draws: not '%s'",
-			 d->out);
+		tool_say("goal draw: OUT is SVG, or Graphviz with --dot, not '%s'", d->out);
 		return false;
 	}
 	return true;
@@ -148,7 +147,7 @@ int goal_draw_main(int argc, char **argv)
 
 		ret = error ? TOOL_FAILED : draw_to(&l, &d);
 		if (error == -E2BIG)
-			tool_say("goal draw: %s: too large to be looked at: at most %d ranks and "
+			tool_say("goal draw: %s: too large to draw: at most %d ranks and "
 				 "%d operations; choose with "
 				 "--ranks",
 				 in.name, LAYOUT_RANKS_MAX, LAYOUT_OPS_MAX);

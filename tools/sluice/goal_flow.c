@@ -100,7 +100,7 @@ static void append(struct goal_flow *f, uint32_t *head, uint32_t *last, uint32_t
 
 static void arrived_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 {
-	if (!f->takes_any[dst])
+	if (!f->wildcards[dst])
 		return;
 	f->before[op] = f->rank_last[dst];
 	f->after[op] = GOAL_NONE;
@@ -110,7 +110,7 @@ static void arrived_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 
 static void remove_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 {
-	if (!f->takes_any[dst])
+	if (!f->wildcards[dst])
 		return;
 	*(f->before[op] == GOAL_NONE ? &f->rank_first[dst] : &f->after[f->before[op]]) =
 		f->after[op];
@@ -127,7 +127,7 @@ static bool is_any(const struct goal_op *recv)
 
 /* Removes and returns the first unexpected message that matches this receive of rank dst;
  * GOAL_NONE: none. */
-static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
+static uint32_t dequeue_message(struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
 {
 	struct goal_flow_class *c;
 	const struct goal_op *send;
@@ -156,9 +156,9 @@ static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goa
 }
 
 /* Removes and returns the first posted receive that matches this message; GOAL_NONE: none. */
-static uint32_t take_receive(struct goal_flow *f, uint32_t src, const struct goal_op *send)
+static uint32_t dequeue_receive(struct goal_flow *f, uint32_t src, const struct goal_op *send)
 {
-	uint8_t any = f->takes_any[send->peer];
+	uint8_t any = f->wildcards[send->peer];
 	struct goal_flow_class *candidates[4] = {
 		find(f, send->peer, src, send->tag),
 		any & ANY_SOURCE ? find(f, send->peer, GOAL_ANY, send->tag) : NULL,
@@ -212,7 +212,7 @@ static void match(struct goal_flow *f, uint32_t send, uint32_t recv, uint64_t by
 
 static int begin_send(struct goal_flow *f, uint32_t op, uint32_t rank, const struct goal_op *o)
 {
-	uint32_t recv = take_receive(f, rank, o);
+	uint32_t recv = dequeue_receive(f, rank, o);
 	struct goal_flow_class *c;
 
 	if (!f->rendezvous)
@@ -231,7 +231,7 @@ static int begin_send(struct goal_flow *f, uint32_t op, uint32_t rank, const str
 
 static int begin_recv(struct goal_flow *f, uint32_t op, uint32_t rank, const struct goal_op *o)
 {
-	uint32_t send = take_message(f, rank, o);
+	uint32_t send = dequeue_message(f, rank, o);
 	struct goal_flow_class *c;
 
 	if (send != GOAL_NONE) {
@@ -269,8 +269,8 @@ static int number(struct goal_flow *f)
 	uint64_t count = 0;
 
 	f->first = malloc((p->ranks + 1ull) * sizeof *f->first);
-	f->takes_any = calloc(p->ranks, 1);
-	if (!f->first || !f->takes_any)
+	f->wildcards = calloc(p->ranks, 1);
+	if (!f->first || !f->wildcards)
 		return -ENOMEM;
 	for (uint32_t r = 0; r < p->ranks; r++) {
 		f->first[r] = (uint32_t)count;
@@ -333,7 +333,7 @@ static void init_rank(struct goal_flow *f, uint32_t rank)
 		if (o->type != GOAL_RECV || !is_any(o))
 			continue;
 		f->any_count++;
-		f->takes_any[rank] |= o->tag != GOAL_ANY    ? ANY_SOURCE
+		f->wildcards[rank] |= o->tag != GOAL_ANY    ? ANY_SOURCE
 				      : o->peer != GOAL_ANY ? ANY_TAG
 							    : ANY_BOTH;
 	}
@@ -363,7 +363,7 @@ void goal_flow_free(struct goal_flow *f)
 	void *const all[] = { f->first,     f->rank,  f->remaining,  f->partner,
 			      f->order,     f->state, f->queue,      f->link,
 			      f->before,    f->after, f->rank_first, f->rank_last,
-			      f->takes_any, f->slots, f->why,        f->classes };
+			      f->wildcards, f->slots, f->why,        f->classes };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
 		free(all[i]);
@@ -437,7 +437,7 @@ static uint32_t absent_partner(struct goal_flow *f, uint32_t op)
 	const struct goal_op *o = goal_flow_op(f, op, &rank);
 
 	if (o->type == GOAL_SEND) {
-		recv = take_receive(f, rank, o);
+		recv = dequeue_receive(f, rank, o);
 		/* restored: other sends may wait for it, too */
 		if (recv != GOAL_NONE) {
 			uint32_t to;

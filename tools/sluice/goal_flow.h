@@ -44,7 +44,7 @@ struct goal_flow {
 	 * does */
 	uint32_t *before, *after;
 	uint32_t *rank_first, *rank_last; /* of those lists */
-	uint8_t *takes_any;               /* [ranks]: kinds of wildcards in use */
+	uint8_t *wildcards;               /* [ranks]: kinds of wildcards in use */
 	struct goal_flow_class *classes;
 	uint32_t *slots, mask, class_count, class_cap;
 	uint32_t queue_head, queue_tail, began;

@@ -13,21 +13,21 @@ static const char help_head[] =
 	"usage: sluice goal gen PATTERN -n N [-s SIZE] [OPTION]... [-o OUT]\n"
 	"       sluice goal gen --list\n"
 	"\n"
-	"Writes a collective as a schedule, for any number of ranks, any root, any size.\n"
-	"Memory: user 0 is what a rank brings, user 1 what it gets.\n"
+	"Writes a collective as a schedule for any number of ranks, any root and size.\n"
+	"Buffer `user 0` is a rank's input, `user 1` its output.\n"
 	"\n";
 
 static const char help_tail[] =
-	"  -o OUT            where to; text unless --program. - is standard output\n"
-	"  --program         as a program, which is read fast; needs -o\n"
-	"  --list            all patterns, and who described them\n"
+	"  -o OUT            write to OUT; - is standard output\n"
+	"  --program         write a compiled program instead of text; needs -o\n"
+	"  --list            list all patterns and the papers that describe them\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal gen binomial-bcast -n 16 -s 1M --root 3\n"
 	"  sluice goal gen stencil-3d -n 64 -s 64K --periodic --rounds 10 -o stencil.goal\n"
 	"  sluice goal gen dissemination-allreduce -n 100000 -s 8 --program -o allreduce\n"
 	"\n"
-	"Exit code: 0 done; 1 cannot write; 2 misuse. More: man sluice-goal-sim\n";
+	"Exit code: 0 done; 1 OUT cannot be written; 2 misuse. More: man sluice-goal-sim\n";
 
 static int print_list(void)
 {
@@ -100,7 +100,7 @@ static int misuse(const char *what)
 static int set_pattern(struct goal_pattern *g, const char *word)
 {
 	if (g->pattern)
-		return misuse("one pattern at a time");
+		return misuse("one pattern only");
 	g->pattern = gen_find(word);
 	if (g->pattern)
 		return TOOL_DONE;
@@ -113,12 +113,12 @@ static int generate(struct goal_pattern *g, const char *out, bool is_program)
 	int ret;
 
 	if (!g->pattern)
-		return misuse("which pattern?");
+		return misuse("no pattern");
 	ret = goal_pattern_check(g, "gen");
 	if (ret)
 		return ret;
 	if (is_program && (!out || !strcmp(out, "-")))
-		return misuse("a program goes to a file: -o OUT");
+		return misuse("--program needs -o OUT");
 	ret = is_program ? write_program(g, out) : write_text(g, out);
 	if (!ret)
 		return TOOL_DONE;

@@ -9,15 +9,15 @@
 #include "goal.h"
 
 const char goal_pattern_help[] =
-	"  -n, --ranks N     how many ranks\n"
+	"  -n, --ranks N     number of ranks\n"
 	"  -s, --size SIZE   bytes of each block, or of the vector of a reduction (8)\n"
-	"  --root R          of broadcasts, reductions, gathers and scatters (0)\n"
-	"  --segment SIZE    ring-bcast: bytes of a piece (all in one)\n"
+	"  --root R          root of a broadcast, reduction, gather or scatter (0)\n"
+	"  --segment SIZE    ring-bcast: bytes of a segment (the whole message)\n"
 	"  --op OP           reductions: add, mul, max, min, and, or, xor (add)\n"
-	"  --type TYPE       of their elements: i8 ... u64, f16, bf16, f32, f64 (i8)\n"
+	"  --type TYPE       reductions: i8 ... u64, f16, bf16, f32, f64 (i8)\n"
 	"  --dims AxB[xC]    stencils: ranks in each dimension (as equal as possible)\n"
-	"  --periodic        stencils: the last is a neighbour of the first\n"
-	"  --rounds N        stencils and ping-pong: so often (1)\n"
+	"  --periodic        stencils: the last rank is a neighbour of the first\n"
+	"  --rounds N        stencils and ping-pong: number of rounds (1)\n"
 	"  --calc NS         stencils: nanoseconds of computing in each round (0)\n";
 
 enum option { N, RANKS, S, SIZE, ROOT, SEGMENT, OP, TYPE, DIMS, PERIODIC, ROUNDS, CALC };
@@ -140,7 +140,7 @@ int goal_pattern_check(struct goal_pattern *g, const char *verb)
 	const char *why;
 
 	if (!g->params.ranks) {
-		tool_say("goal %s: how many ranks? -n N", verb);
+		tool_say("goal %s: no number of ranks; use -n N", verb);
 		return TOOL_MISUSE;
 	}
 	if (!gen_check(g->pattern, &g->params, &why))

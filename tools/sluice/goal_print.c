@@ -13,26 +13,26 @@
 static const char print_help[] =
 	"usage: sluice goal print FILE [-o OUT]\n"
 	"\n"
-	"Writes the program in FILE as text, each rank's operations in the order in which\n"
-	"they may start, labelled l0, l1 and so on. A text is printed as it was\n"
-	"understood. Printing what was printed changes nothing.\n"
+	"Prints the program in FILE as canonical text: the operations of each rank in an\n"
+	"order in which they may start, with labels l0, l1, ... Printing that text again\n"
+	"changes nothing.\n"
 	"\n"
-	"  -o OUT    to a file instead of standard output\n"
+	"  -o OUT    write to OUT instead of standard output\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal print program\n"
 	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal print -\n"
 	"\n"
-	"Exit code: 0 done; 1 FILE is wrong, or cannot be read; 2 misuse.\n"
+	"Exit code: 0 done; 1 FILE is wrong or cannot be read; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
 static const char compile_help[] =
 	"usage: sluice goal compile FILE -o OUT\n"
 	"\n"
-	"Compiles a text to a program, a file that is mapped rather than read: each\n"
-	"rank's schedule as it is run, without pointers (man sluice-goal 5).\n"
+	"Compiles a text to a program file, which is mapped instead of parsed (man 5\n"
+	"sluice-goal describes it).\n"
 	"\n"
-	"  -o OUT    where to; - is standard output\n"
+	"  -o OUT    write to OUT; - is standard output\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal compile text.goal -o program\n"
@@ -139,7 +139,7 @@ int goal_compile_main(int argc, char **argv)
 	if (ret >= 0)
 		return ret;
 	if (!path) {
-		tool_say("goal compile: where to? Say -o OUT");
+		tool_say("goal compile: no output; use -o OUT");
 		return TOOL_MISUSE;
 	}
 	to_file = strcmp(path, "-") && is_replaceable(path);

@@ -220,7 +220,7 @@ static int step_rank(struct flow *f, uint32_t rank)
 	int ret = 0, err = 0;
 	uint32_t i;
 
-	while (!err && (i = goal_take(m->block, f->states[rank])) != GOAL_NONE) {
+	while (!err && (i = goal_claim(m->block, f->states[rank])) != GOAL_NONE) {
 		const struct goal_op *op = &goal_ops_const(m->block)[i];
 
 		ret = 1;

@@ -29,26 +29,25 @@ static const char help[] =
 	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--timeout MS]\n"
 	"                       [--profile PREFIX] [--json]\n"
 	"\n"
-	"Runs a program, text or compiled, with all its ranks as processes of this\n"
-	"machine. Under mpiexec each of its processes is one rank. Memory is filled with\n"
-	"a pattern; sends and receives that name none get some.\n"
+	"Runs a text or a compiled program, with all its ranks as processes of this\n"
+	"machine. Under mpiexec each process is one rank. The command allocates the\n"
+	"buffers and fills them with a pattern.\n"
 	"\n"
-	"  -n N, --ranks N   the program must be one of N ranks\n"
-	"  --verify          compare memory with what executing the program one operation\n"
-	"                    after the other leaves there\n"
+	"  -n N, --ranks N   require a program of N ranks\n"
+	"  --verify          compare the results with a sequential execution\n"
 	"  --times K         run it K times\n"
 	"  --ops             print when each operation of the last run began and ended\n"
-	"  --timeout MS      end a run without progress for MS milliseconds, and print what\n"
-	"                    it waits for\n"
+	"  --timeout MS      end a run without progress for MS milliseconds, and print the\n"
+	"                    operations that it waits for\n"
 	"  --profile PREFIX  write the times of all operations to PREFIX.RANK.PID.json, for\n"
 	"                    Perfetto\n"
-	"  --json            results for programs\n"
+	"  --json            print JSON\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal run allreduce.goal --verify\n"
 	"  mpiexec -n 4 sluice goal run barrier.goal --times 1000\n"
 	"\n"
-	"Exit code: 0 done; 1 a run failed, or memory is not what it should be; 2 misuse.\n"
+	"Exit code: 0 done; 1 a run failed or its results are wrong; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
 struct options {
@@ -173,7 +172,7 @@ static int be_rank(struct job *j, uint32_t rank)
 	if (!ret)
 		ret = run_times(j, rank, s, buffers);
 	j->results[rank].error = ret;
-	sched_group_leave(g);
+	sched_group_destroy(g);
 	return ret;
 }
 
@@ -420,7 +419,8 @@ static int parse(struct options *o, char **argv)
 		else if (arg == 9)
 			o->profile = value;
 		else if (arg == GOAL_ARG_WORD && o->file)
-			ret = (tool_say("goal run: one file, not also '%s'", value), TOOL_MISUSE);
+			ret = (tool_say("goal run: one file only, not also '%s'", value),
+			       TOOL_MISUSE);
 		else if (arg == GOAL_ARG_WORD)
 			o->file = value;
 		o->verify |= arg == 4;
@@ -428,7 +428,7 @@ static int parse(struct options *o, char **argv)
 		o->json |= arg == 7;
 	}
 	if (ret < 0 && !o->file) {
-		tool_say("goal run: which file? See: sluice goal run --help");
+		tool_say("goal run: no FILE; see: sluice goal run --help");
 		return TOOL_MISUSE;
 	}
 	return ret;
@@ -489,7 +489,7 @@ static int prepare(struct job *j)
 	}
 	if (!j->reference.is_certain || j->reference.stuck) {
 		tool_say(j->reference.stuck
-				 ? "goal run: the program does not end: see sluice goal check"
+				 ? "goal run: the program does not end; see: sluice goal check"
 				 : "goal run: its data cannot be verified: it takes stamps, or "
 				   "receives from any "
 				   "rank or under any tag");

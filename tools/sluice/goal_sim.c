@@ -16,26 +16,26 @@ static const char help_head[] =
 	"       sluice goal sim PATTERN -n N [-s SIZE] [OPTION]...\n"
 	"       sluice goal sim --measure [FILE | PATTERN ...]\n"
 	"\n"
-	"When each rank would end, in the LogGOPS model: of a text, a program, or of a\n"
-	"pattern (sluice goal gen --list) of up to millions of ranks.\n"
+	"Computes when each rank ends, in the LogGOPS model, for a text, a compiled\n"
+	"program, or a pattern (sluice goal gen --list) of up to millions of ranks.\n"
 	"\n"
 	"  -L NS  -o NS  -g NS       latency; overhead and gap of a message (2500 1500 1000)\n"
 	"  -G NS  -O NS  -C NS       of a byte: gap, overhead, local operations (6 0 0)\n"
 	"  -S SIZE                   longer messages wait for their receive (65535)\n"
-	"  --preset NAME             all at once:";
+	"  --preset NAME             all these parameters:";
 static const char help_middle[] =
 	"\n"
-	"  --measure                 measured between two processes of this machine\n"
-	"  --save OUT, --params FILE keep the parameters in a file, take them from it\n"
+	"  --measure                 measure the parameters between two local processes\n"
+	"  --save OUT, --params FILE write the parameters to a file; read them from one\n"
 	"\n"
-	"  --times                   when each rank ends, also of many\n"
-	"  --path N                  N steps of the critical path (16); 0: none\n"
-	"  --path-memory SIZE        for remembering it (2G)\n"
-	"  --timeline OUT            what each CPU does, for Perfetto (ui.perfetto.dev)\n"
-	"  --timeline-ranks A-B      of these ranks (0-63)\n"
-	"  --json                    as JSON\n"
+	"  --times                   print when each rank ends, for any number of ranks\n"
+	"  --path N                  print N steps of the critical path (16); 0: none\n"
+	"  --path-memory SIZE        memory for the critical path (2G)\n"
+	"  --timeline OUT            write the work of each CPU, for ui.perfetto.dev\n"
+	"  --timeline-ranks A-B      ranks in the timeline (0-63)\n"
+	"  --json                    print JSON\n"
 	"\n"
-	"Of a pattern:\n";
+	"Options of a pattern:\n";
 static const char help_tail[] =
 	"\n"
 	"Examples:\n"
@@ -43,8 +43,8 @@ static const char help_tail[] =
 	"  sluice goal sim sched.goal -L 900 -o 200 -G 0.04 --timeline out.json\n"
 	"  sluice goal sim --measure ring-allreduce -n 64 -s 16M --type f32\n"
 	"\n"
-	"Exit code: 0 all ended; 1 a deadlock, a message nobody receives, or FILE is\n"
-	"wrong; 2 misuse. More: man sluice-goal-sim, doc/goal-simulator.md\n";
+	"Exit code: 0 all ended; 1 a deadlock, a message without a receive, or a wrong\n"
+	"FILE; 2 misuse. More: man sluice-goal-sim, doc/goal-simulator.md\n";
 
 enum option {
 	PRESET = GOAL_PATTERN_OPTION_COUNT,
@@ -141,7 +141,7 @@ static int set_ranks(struct goal_sim_options *o, const char *value)
 static int set_source(struct goal_sim_options *o, const char *word)
 {
 	if (o->file || o->pattern.pattern)
-		return misuse("one file or pattern at a time, not also", word);
+		return misuse("one file or pattern only, not also", word);
 	o->pattern.pattern = strchr(word, '/') ? NULL : gen_find(word);
 	if (!o->pattern.pattern)
 		o->file = word;
@@ -226,13 +226,13 @@ static int parse(struct goal_sim_options *o, char **argv)
 	if (ret)
 		return ret;
 	if (!o->file && !o->pattern.pattern && !o->measure)
-		return misuse("which file or pattern?", NULL);
+		return misuse("no FILE or PATTERN", NULL);
 	if (o->file && o->pattern.has_options && access(o->file, F_OK) && strcmp(o->file, "-")) {
 		goal_pattern_unknown("sim", o->file);
 		return TOOL_MISUSE;
 	}
 	if (o->file && o->pattern.has_options)
-		return misuse("-n, -s and the like are for patterns, not for", o->file);
+		return misuse("-n, -s and other options of patterns do not apply to", o->file);
 	return o->pattern.pattern && goal_pattern_check(&o->pattern, "sim") ? TOOL_MISUSE : -1;
 }
 
@@ -254,7 +254,7 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 	if (!g->is_terminal)
 		return is_interrupted != 0;
 	now = now_ns();
-	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
+	if (now - g->began_ns > 2 * second && now - g->printed_ns > second / 2) {
 		double remaining =
 			(double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
@@ -262,7 +262,7 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 		if (done >= all / 50) /* a rate of the first second would be a guess */
 			fprintf(stderr, ", %.0f s left", remaining);
 		fputs("\033[K", stderr);
-		g->told_ns = now;
+		g->printed_ns = now;
 	}
 	return is_interrupted != 0;
 }
@@ -270,12 +270,12 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 static void begin_progress(struct goal_sim *g)
 {
 	g->began_ns = now_ns();
-	g->told_ns = 0;
+	g->printed_ns = 0;
 }
 
 static void end_progress(struct goal_sim *g)
 {
-	if (g->told_ns)
+	if (g->printed_ns)
 		fputs("\r\033[K", stderr);
 }
 
@@ -284,7 +284,10 @@ static int on_progress(void *ctx, uint64_t done, uint64_t all, uint64_t now_ps)
 	return goal_sim_progress(ctx, "simulating", done, all);
 }
 
-static void on_span(void *ctx, const struct sim_span *span) { goal_timeline_span(ctx, span); }
+static void on_interval(void *ctx, const struct sim_interval *interval)
+{
+	goal_timeline_interval(ctx, interval);
+}
 
 /* Ctrl-C prints the results so far. A second one ends the program. */
 static void watch_interrupts(void)
@@ -304,10 +307,10 @@ static int print_result(struct goal_sim *g)
 		goal_sim_print_stuck(g);
 		return TOOL_FAILED;
 	case -ECANCELED:
-		tool_say("goal sim: interrupted: what follows is what was known by then");
+		tool_say("goal sim: interrupted; the results so far follow");
 		return TOOL_FAILED;
 	case -EOVERFLOW:
-		tool_say("goal sim: it would take longer than the 53 days that can be simulated");
+		tool_say("goal sim: the schedule exceeds the 53 days of simulated time");
 		return TOOL_FAILED;
 	default:
 		tool_say("goal sim: %s", strerror(-g->result));
@@ -346,7 +349,7 @@ static int simulate_source(struct goal_sim *g)
 	int ret = TOOL_DONE, closed = TOOL_DONE;
 
 	if (g->o.timeline) {
-		g->config.watch = on_span;
+		g->config.watch = on_interval;
 		g->config.watch_first = g->o.timeline_first;
 		g->config.watch_end = g->o.timeline_end;
 		ret = goal_timeline_open(g);

@@ -38,7 +38,7 @@ struct goal_sim {
 	struct sim_config config;
 	struct sim *sim;
 	struct goal_timeline *timeline;
-	uint64_t began_ns, told_ns; /* for progress */
+	uint64_t began_ns, printed_ns; /* for progress */
 	bool is_terminal;
 	int result;             /* of sim_run() */
 };
@@ -68,7 +68,7 @@ uint64_t *goal_sim_sorted_ends(const struct goal_sim *g);
 
 /* Returns: TOOL_DONE, or an exit code after a message. */
 int goal_timeline_open(struct goal_sim *g);
-void goal_timeline_span(struct goal_sim *g, const struct sim_span *span);
+void goal_timeline_interval(struct goal_sim *g, const struct sim_interval *interval);
 int goal_timeline_close(struct goal_sim *g);
 
 /* A measured parameter: median, tenth and ninetieth percentile of all rounds. */

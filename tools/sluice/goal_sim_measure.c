@@ -46,7 +46,7 @@ struct shared {
 	BASE_ALIGNED_LINE _Atomic uint32_t
 		arrived[2]; /* steps that each side has begun; release, acquire by the other */
 	double received_ns; /* written by the second side: receives that wait for nothing */
-	bool is_over;       /* written by the first side */
+	bool is_done;       /* written by the first side */
 };
 struct side {
 	struct shared *s;
@@ -65,11 +65,11 @@ static double now_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Waits until *at has reached `want`. Yields, so that two processes can share a CPU. */
-static void wait_for(struct side *p, _Atomic uint32_t *at, uint32_t want)
+/* Waits until *at has reached `target`. Yields, so that two processes can share a CPU. */
+static void wait_for(struct side *p, _Atomic uint32_t *at, uint32_t target)
 {
 	for (uint32_t spins = 1;
-	     (int32_t)(atomic_load_explicit(at, memory_order_acquire) - want) < 0; spins++) {
+	     (int32_t)(atomic_load_explicit(at, memory_order_acquire) - target) < 0; spins++) {
 		if (p->is_alone || spins % 4096 == 0)
 			sched_yield();
 		if (spins % (1u << 20) == 0 && p->other &&
@@ -286,7 +286,7 @@ static _Noreturn void second_side(struct side *p, int cpu)
 	pin(cpu);
 	for (;;) {
 		together(p);
-		if (p->s->is_over)
+		if (p->s->is_done)
 			_exit(0);
 		run_round(p, &r);
 	}
@@ -347,10 +347,10 @@ static int measure(struct side *p, struct goal_measure *out)
 	if (!p->other)
 		second_side(&other, out->cpus[1]);
 	pin(out->cpus[0]);
-	while (p->other > 0 && !p->s->is_over) {
+	while (p->other > 0 && !p->s->is_done) {
 		together(p);
 		run_round(p, &rounds[count++]);
-		p->s->is_over = count == ROUNDS || now_ns() - begin > LIMIT_NS;
+		p->s->is_done = count == ROUNDS || now_ns() - begin > LIMIT_NS;
 	}
 	together(p);
 	if (p->other > 0) {

@@ -161,7 +161,7 @@ static void print_sum(const struct sim_path_sum *sum)
 	print_share(&t, "bytes (G)", sum->byte_ps, sum->total_ps);
 	print_share(&t, "computing", sum->local_ps, sum->total_ps);
 	print_share(&t, "waiting", sum->other_ps, sum->total_ps);
-	print_share(&t, "before what is remembered", sum->before_ps, sum->total_ps);
+	print_share(&t, "before the recorded part", sum->before_ps, sum->total_ps);
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 }
@@ -188,7 +188,7 @@ static void store_step(void *ctx, const struct sim_step *step)
 static void print_step(const struct goal_sim *g, const struct sim_step *step)
 {
 	static const char *const causes[] = { [SIM_FIRST] = "",
-					      [SIM_REQUIRED] = "after what it requires",
+					      [SIM_REQUIRED] = "after its requirements",
 					      [SIM_CPU] = "when the CPU is free",
 					      [SIM_NIC] = "when the NIC is ready",
 					      [SIM_WIRE] = "when it arrives" };
@@ -242,13 +242,13 @@ void goal_sim_report(const struct goal_sim *g)
 	print_ends(g, &s);
 	if (s.lost)
 		printf("%" PRIu64
-		       " puts and gets came before anybody had allowed them, and were lost\n\n",
+		       " puts and gets arrived without a matching entry and were lost\n\n",
 		       s.lost);
 	sim_path(g->sim, NULL, NULL, &sum);
 	if (!g->o.path_steps || !sum.total_ps)
 		return;
 	if (!sum.steps) {
-		printf("critical path: not remembered (--path-memory)\n");
+		printf("critical path: not recorded; raise --path-memory\n");
 		return;
 	}
 	print_sum(&sum);
@@ -270,11 +270,10 @@ static void print_stuck(void *ctx, const struct sim_stuck *w)
 {
 	static const char *const why[] = { [SIM_STUCK_RECEIVE] = "no message came",
 					   [SIM_STUCK_SEND] = "no receive came",
-					   [SIM_STUCK_MESSAGE] = "sent, and nobody receives it",
-					   [SIM_STUCK_REQUIRES] =
-						   "part of what it requires has not ended",
+					   [SIM_STUCK_MESSAGE] = "sent but never received",
+					   [SIM_STUCK_REQUIRES] = "a requirement has not ended",
 					   [SIM_STUCK_COUNTER] =
-						   "its counter did not come to its value" };
+						   "its counter did not reach its value" };
 	struct telling *t = ctx;
 	char name[160];
 

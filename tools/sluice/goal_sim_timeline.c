@@ -13,7 +13,7 @@
 
 struct goal_timeline {
 	FILE *out;
-	uint64_t count, left_out;
+	uint64_t count, omitted;
 	const char *comma;
 };
 
@@ -40,7 +40,7 @@ static void put_time(FILE *out, const char *key, uint64_t ps)
 	fprintf(out, ", \"%s\": %" PRIu64 ".%06" PRIu64, key, ps / 1000000, ps % 1000000);
 }
 
-static void begin_event(struct goal_timeline *t, const char *phase, const struct sim_span *s,
+static void begin_event(struct goal_timeline *t, const char *phase, const struct sim_interval *s,
 			uint64_t ps)
 {
 	fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": %" PRIu32 ", \"tid\": %u", t->comma, phase,
@@ -51,7 +51,7 @@ static void begin_event(struct goal_timeline *t, const char *phase, const struct
 }
 
 /* Labels are words: no character needs a backslash. */
-static void put_span(struct goal_sim *g, const struct sim_span *s)
+static void put_interval(struct goal_sim *g, const struct sim_interval *s)
 {
 	static const char *const words[] = {
 		[SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local"
@@ -73,7 +73,7 @@ static void put_span(struct goal_sim *g, const struct sim_span *s)
 	fprintf(t->out, ", \"cat\": \"%s\"}", words[s->kind]);
 }
 
-static void put_arrow(struct goal_sim *g, const struct sim_span *s)
+static void put_arrow(struct goal_sim *g, const struct sim_interval *s)
 {
 	bool is_send = s->kind == SIM_SEND;
 
@@ -84,16 +84,16 @@ static void put_arrow(struct goal_sim *g, const struct sim_span *s)
 		is_send ? s->rank : s->peer, s->op, is_send ? "" : ", \"bp\": \"e\"");
 }
 
-void goal_timeline_span(struct goal_sim *g, const struct sim_span *s)
+void goal_timeline_interval(struct goal_sim *g, const struct sim_interval *s)
 {
 	struct goal_timeline *t = g->timeline;
 	bool is_inside = s->peer >= g->o.timeline_first && s->peer < g->o.timeline_end;
 
 	if (t->count >= EVENTS_MAX) {
-		t->left_out++;
+		t->omitted++;
 		return;
 	}
-	put_span(g, s);
+	put_interval(g, s);
 	if (s->kind != SIM_LOCAL && is_inside)
 		put_arrow(g, s);
 }
@@ -118,10 +118,10 @@ int goal_timeline_close(struct goal_sim *g)
 	if (failed)
 		tool_say("goal sim: cannot write %s: %s", g->o.timeline,
 			 strerror(errno ? errno : EIO));
-	if (t->left_out)
+	if (t->omitted)
 		tool_say("goal sim: %s holds the first %u events, %" PRIu64
-			 " spans are left out; fewer ranks with --timeline-ranks",
-			 g->o.timeline, EVENTS_MAX, t->left_out);
+			 " intervals were omitted; choose fewer ranks with --timeline-ranks",
+			 g->o.timeline, EVENTS_MAX, t->omitted);
 	free(t);
 	g->timeline = NULL;
 	return failed ? TOOL_FAILED : TOOL_DONE;

@@ -146,7 +146,7 @@ static void put_node(const struct goal_layout *l, const struct goal_node *n, FIL
 		fprintf(out, " (line %" PRIu64 ")", l->in->places[n->rank].all[n->place].line);
 	fputs(!stuck ? ""
 	      : op->type == GOAL_SEND && l->flow.state[n->op] == GOAL_FLOW_ENDED
-		      ? " - nobody receives it"
+		      ? " - never received"
 		      : " - never ends",
 	      out);
 	fprintf(out,

@@ -17,18 +17,18 @@
 static const char help[] =
 	"usage: sluice info [--json]\n"
 	"\n"
-	"Shows what Sluice finds on this machine, what does not work and why, and all\n"
-	"options with their values and where these come from. Needs no MPI program; what\n"
-	"can be tried is tried.\n"
+	"Shows what Sluice can use on this machine, the reason for each \"no\", and every\n"
+	"option with its value and the source of the value. Tries each mechanism; needs\n"
+	"no MPI program.\n"
 	"\n"
-	"  --json    the same for programs\n"
+	"  --json    print JSON\n"
 	"\n"
 	"Examples:\n"
 	"  sluice info\n"
 	"  SLUICE_LOG=info sluice info --json\n"
 	"\n"
 	"Exit code: 0 done; 1 an option in the environment is wrong, so that programs\n"
-	"run plain; 2 misuse. More: man sluice-info\n";
+	"run without Sluice; 2 misuse. More: man sluice-info\n";
 
 void info_nodes(struct info_nodes out[INFO_NODES])
 {
@@ -37,21 +37,20 @@ void info_nodes(struct info_nodes out[INFO_NODES])
 
 	out[0] = (struct info_nodes){
 		"Bcast, Reduce, Allreduce", any,
-		any ? "from 1 MB on; SLUICE_COLL=kind:on: from SLUICE_COLL_THRESHOLD on"
-		    : "the host MPI's unless SLUICE_HIER=on says that every rank of the job runs "
-		      "Sluice"
+		any ? "1 MB and more; with SLUICE_COLL=kind:on, SLUICE_COLL_THRESHOLD and more"
+		    : "by the host MPI; SLUICE_HIER=on if every rank of the job runs Sluice"
 	};
 	out[1] = (struct info_nodes){
 		"Barrier, Gather, Scatter, Allgather, Alltoall, Reduce_scatter", any,
-		"with SLUICE_COLL=kind:on; of Alltoall at most 64 KB for each rank"
+		"with SLUICE_COLL=kind:on; Alltoall up to 64 KB for each rank"
 	};
-	out[2] = (struct info_nodes){ "nonblocking ones of these kinds", requests,
-				      requests ? "where MPI_THREAD_MULTIPLE is provided: a thread "
-						 "makes them progress; else the host MPI's"
-					       : "the host MPI's, which progresses inside calls; "
-						 "SLUICE_COLL=nonblocking:on: see sluice(7)" };
+	out[2] = (struct info_nodes){ "nonblocking forms of the above", requests,
+				      requests ? "with MPI_THREAD_MULTIPLE, by a progress thread; "
+						 "else by the host MPI"
+					       : "by the host MPI; SLUICE_COLL=nonblocking:on, "
+						 "see sluice(7)" };
 	out[3] = (struct info_nodes){ "others: Scan, Gatherv, Alltoallv, neighbours, persistent",
-				      false, "the host MPI's" };
+				      false, "by the host MPI" };
 }
 
 const char *info_tune_state(enum tune_state state)

@@ -86,7 +86,7 @@ static void json_options(struct text_json *j)
 		[BASE_OPT_BOOL] = "bool", [BASE_OPT_BYTES] = "bytes",   [BASE_OPT_INT] = "int",
 		[BASE_OPT_ENUM] = "enum", [BASE_OPT_STRING] = "string", [BASE_OPT_LIST] = "list",
 	};
-	char value[512], takes[256];
+	char value[512], accepted[256];
 
 	text_json_open(j, "options", '[');
 	for (size_t i = 0; i < base_option_count; i++) {
@@ -103,8 +103,8 @@ static void json_options(struct text_json *j)
 		text_json_string(j, "source", base_option_source_name(o->source));
 		text_json_string(j, "type", types[o->type]);
 		text_json_string(j, "unit", o->unit);
-		base_option_describe(o, takes, sizeof(takes));
-		text_json_string(j, "takes", takes);
+		base_option_describe(o, accepted, sizeof(accepted));
+		text_json_string(j, "accepts", accepted);
 		text_json_string(j, "meaning", o->help);
 		text_json_close(j, '}');
 	}
@@ -146,7 +146,7 @@ static void json_early(struct text_json *j, const struct info *info)
 	json_ways(j, "system_calls", e->calls, e->call_count, NULL, 0);
 	json_ways(j, "engines", e->engines, e->engine_count, e->engine, e->nodes);
 	json_ways(j, "workers", e->workers, e->worker_count, NULL, 0);
-	text_json_int(j, "spare_cpus", e->spare_cpus);
+	text_json_int(j, "unused_cpus", e->unused_cpus);
 }
 
 static void json_nodes(struct text_json *j)

@@ -31,8 +31,7 @@ static void print_summary(const struct info *info)
 	if (!info->problems[0])
 		return;
 	puts(base_opt.usable ? "\nOld names in the environment"
-			     : "\nWrong in the environment (programs run plain until it is "
-			       "mended)");
+			     : "\nWrong in the environment; programs run without Sluice");
 	info_each_problem(info, print_problem, NULL);
 }
 
@@ -42,8 +41,8 @@ static void print_mpis(const struct info *info)
 
 	printf("\nMPI libraries\n");
 	if (!info->mpis.count) {
-		puts("  none found beside mpiexec, mpicc and python3 in PATH, in LD_LIBRARY_PATH\n"
-		     "  or in the linker cache; sluice run --mpi PATH names another");
+		puts("  none found next to mpiexec, mpicc and python3 in PATH, in LD_LIBRARY_PATH\n"
+		     "  or in the linker cache; sluice run --mpi PATH names one");
 		return;
 	}
 	text_table_row(&t, "library", "version", "ABI", "found by", "served", NULL);
@@ -64,7 +63,7 @@ static void print_trials(const struct info *info)
 {
 	struct text_table t = { 0 };
 
-	printf("\nMemory between processes, and early return (tried just now)\n");
+	printf("\nAccess between processes, and early return (each tried just now)\n");
 	for (size_t i = 0; i < TRIAL_COUNT; i++) {
 		const struct trial *r = &info->trials[i];
 		char speed[64] = "";
@@ -98,10 +97,10 @@ static void channels_text(const struct trial_early *e, char *out, size_t cap)
 	for (int node = 0; node < e->nodes; node++) {
 		used = strlen(out);
 		snprintf(out + used, cap - used, "%snode %d:", node ? "; " : "", node);
-		for (size_t i = 0, told = 0; i < e->engine_count; i++) {
+		for (size_t i = 0, listed = 0; i < e->engine_count; i++) {
 			used = strlen(out);
 			if (e->engines[i].works && strcmp(e->engines[i].name, "fault"))
-				snprintf(out + used, cap - used, "%s %s %d", told++ ? "," : "",
+				snprintf(out + used, cap - used, "%s %s %d", listed++ ? "," : "",
 					 e->engines[i].name, e->engines[i].channels[node]);
 		}
 		used = strlen(out);
@@ -115,7 +114,7 @@ static void print_nodes(void)
 	struct info_nodes lines[INFO_NODES];
 	struct text_table t = { 0 };
 
-	printf("\nCommunicators that span nodes\n");
+	printf("\nCommunicators over several nodes\n");
 	info_nodes(lines);
 	for (size_t i = 0; i < INFO_NODES; i++)
 		text_table_row(&t, lines[i].what, lines[i].is_served ? "yes" : "no", lines[i].how,
@@ -171,7 +170,7 @@ static void add_ways(struct text_table *t, const char *head, const struct trial_
 
 		text_table_row(t, i ? "" : head, w->name,
 			       !w->works   ? "no"
-			       : is_chosen ? "yes, taken"
+			       : is_chosen ? "yes, used"
 					   : "yes",
 			       w->what, NULL);
 		if (!w->works)
@@ -186,9 +185,9 @@ static void print_early(const struct info *info)
 	const struct trial_early *e = &info->early;
 	struct text_table t = { 0 };
 
-	printf("\nEarly return, kind by kind (tried just now)\n");
+	printf("\nEarly return: mechanisms (each tried just now)\n");
 	if (!e->is_complete)
-		puts("  a trial did not end well; what it would have told is missing");
+		puts("  a trial ended without a result");
 	add_ways(&t, "guards", e->guards, e->guard_count, e->guard);
 	add_ways(&t, "system calls", e->calls, e->call_count, NULL);
 	add_ways(&t, "engines", e->engines, e->engine_count, e->engine);
@@ -228,7 +227,7 @@ static void print_tuned(const struct info *info)
 	text_table_row(&t, "figures of host MPIs",
 		       access(info->figures, R_OK) ? "missing" : "in force", info->figures, NULL);
 	if (!info->tuned_count)
-		puts("  they belong to an MPI library, and none is found");
+		puts("  no MPI library is found that values could apply to");
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 }

@@ -88,7 +88,7 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 	m->abi = MPI_FIND_MPICH;
 	rc = preload_defines_symbol(m->path, "PMPI_Bcast");
 	if (rc == -ENOEXEC && is_elf(m->path)) {
-		m->refusal = "for another architecture than this Sluice";
+		m->refusal = "another architecture than Sluice's";
 		return strncmp(name, "libmpi.so", 9) == 0 || strncmp(name, "libmpich.so", 11) == 0;
 	}
 	if (rc != 1)
@@ -99,7 +99,7 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 		m->abi = MPI_FIND_STANDARD;
 	else if (!strstr(real, ".so.12") &&
 		 preload_defines_symbol(m->path, "MPIR_Err_return_comm") != 1)
-		m->refusal = "of an ABI that Sluice does not know";
+		m->refusal = "unknown MPI ABI";
 	return true;
 }
 

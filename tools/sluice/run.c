@@ -23,8 +23,8 @@
 static const char help[] =
 	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--] PROGRAM [ARG]...\n"
 	"\n"
-	"Runs PROGRAM with Sluice, in place of itself: same process, signals and exit\n"
-	"code. Stands after the launcher, in front of the program.\n"
+	"Runs PROGRAM under Sluice, in the same process: signals and exit code are the\n"
+	"program's. Stands after the launcher, in front of the program.\n"
 	"\n"
 	"  --set NAME=VALUE  set an option, with or without SLUICE_ in its name\n"
 	"                    (sluice info lists them)\n"
@@ -35,10 +35,10 @@ static const char help[] =
 	"  mpiexec -n 4 sluice run ./app input.dat\n"
 	"  mpiexec -n 4 sluice run --set COLL_THRESHOLD=1M python3 app.py\n"
 	"  srun -n 16 sluice run --mpi /opt/mpich ./app\n"
-	"  SLUICE=off mpiexec -n 4 sluice run ./app      # plain, to compare\n"
+	"  SLUICE=off mpiexec -n 4 sluice run ./app      # without Sluice, to compare\n"
 	"\n"
 	"Exit code: the program's; 2 misuse, 126 PROGRAM cannot be executed, 127 it does\n"
-	"not exist. A wrong option is told once, and the program runs plain.\n"
+	"not exist. A wrong option prints one line, and PROGRAM runs without Sluice.\n"
 	"More: man sluice-run\n";
 
 static const struct run_verb *verb;

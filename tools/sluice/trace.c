@@ -22,10 +22,10 @@ static const char help[] =
 	"usage: sluice trace [-o DIR] [--limit SIZE] [OPTION]... PROGRAM [ARG]...\n"
 	"       sluice trace report [--goal FILE]... DIR\n"
 	"\n"
-	"Runs PROGRAM as sluice run does, and writes what each collective of each rank\n"
-	"did and why. When the last rank has ended, DIR holds summary.txt, timeline.html\n"
-	"(opens in a browser) and trace.json (for Perfetto and Chrome). After a crash\n"
-	"they show the records until then; report makes them again.\n"
+	"Runs PROGRAM as sluice run does, and records how and why each collective of each\n"
+	"rank was executed. After the last rank has ended, DIR holds summary.txt,\n"
+	"timeline.html (for a browser) and trace.json (for Perfetto). They show a crashed\n"
+	"program's records too. The verb report writes them again.\n"
 	"\n"
 	"  -o DIR         folder to write to (default sluice-trace.<launcher's pid>)\n"
 	"  --limit SIZE   maximum size of a rank's file (default 64M); a full file\n"
@@ -38,7 +38,7 @@ static const char help[] =
 	"  sluice trace report t1\n"
 	"  mpiexec -n 4 sluice trace --set EARLY=on -o t2 -- python3 app.py\n"
 	"\n"
-	"Exit code: the program's; 1 nothing can be written, 2 misuse.\n"
+	"Exit code: the program's; 1 DIR cannot be written, 2 misuse.\n"
 	"More: man sluice-trace\n";
 
 /* ---- the report -------------------------------------------------------------------------- */

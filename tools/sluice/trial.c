@@ -50,14 +50,15 @@ static const char *cma_remedy(const char *reason)
 	int scope = read_number("/proc/sys/kernel/yama/ptrace_scope");
 
 	if (strstr(reason, strerror(ENOSYS)))
-		return has_seccomp_filter() ? "a seccomp filter hides it: have it allowed"
-					    : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
+		return has_seccomp_filter()
+			       ? "a seccomp filter hides it: let the container allow it"
+			       : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
 	if (!strstr(reason, strerror(EPERM)))
 		return NULL;
 	if (scope >= 2)
 		return "kernel.yama.ptrace_scope is 2 or 3: sysctl kernel.yama.ptrace_scope=1 or 0";
 	if (has_seccomp_filter())
-		return "a seccomp filter refuses it: have the container allow process_vm_readv and "
+		return "a seccomp filter refuses it: let the container allow process_vm_readv and "
 		       "process_vm_writev (docker: --cap-add SYS_PTRACE)";
 	if (scope == 1)
 		return "kernel.yama.ptrace_scope is 1: sysctl kernel.yama.ptrace_scope=0";
@@ -72,7 +73,7 @@ static const char *arena_remedy(const char *reason)
 		return "raise the limit of address space (ulimit -v unlimited), or lower "
 		       "SLUICE_REGION_ARENA";
 	if (strstr(reason, strerror(ENOSYS)) || strstr(reason, strerror(EPERM)))
-		return "have the container allow memfd_create and sockets with SCM_RIGHTS";
+		return "let the container allow memfd_create and sockets with SCM_RIGHTS";
 	return NULL;
 }
 
@@ -119,7 +120,7 @@ static const char *huge_remedy(int error)
 		return "needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE";
 	case -EPERM:
 	case -ENOSYS:
-		return "have the container allow memfd_create and madvise";
+		return "let the container allow memfd_create and madvise";
 	default:
 		return "free memory, or compact it: echo 1 > /proc/sys/vm/compact_memory";
 	}
@@ -132,7 +133,7 @@ static void set_result(struct trial *t, const char *reason, const char *remedy)
 	t->remedy = t->works ? NULL : remedy;
 }
 
-static void judge_pair(struct trial *t, const struct node_probe *pair)
+static void judge_pair(struct trial *t, const struct trial_pair *pair)
 {
 	set_result(&t[TRIAL_ARENA], pair->arena, arena_remedy(pair->arena));
 	set_result(&t[TRIAL_CMA_READ], pair->vm_read, cma_remedy(pair->vm_read));
@@ -162,7 +163,8 @@ static void judge_ways(struct trial *t, const struct trial_way *ways, size_t cou
 		snprintf(t->note, sizeof(t->note), "%s%s%.180s", chosen, reason[0] ? "; not " : "",
 			 reason);
 	} else {
-		set_result(t, reason[0] ? reason : "an option says so", reason[0] ? remedy : NULL);
+		set_result(t, reason[0] ? reason : "an option turns it off",
+			   reason[0] ? remedy : NULL);
 	}
 }
 
@@ -172,7 +174,7 @@ static void judge_early(struct trial *t, const struct trial_early *e)
 	size_t used;
 
 	judge_ways(&t[TRIAL_GUARD], e->guards, e->guard_count, e->guard,
-		   "without it calls complete before they return: allow userfaultfd "
+		   "calls complete before they return; to change that allow userfaultfd "
 		   "(sysctl vm.unprivileged_userfaultfd=1) or Syscall User Dispatch");
 	judge_ways(&t[TRIAL_ENGINE], e->engines, e->engine_count, e->engine, NULL);
 	used = strlen(note);
@@ -182,7 +184,7 @@ static void judge_early(struct trial *t, const struct trial_early *e)
 			 base_opt.worker_kind != BASE_WORKER_THREAD && e->workers[0].works
 				 ? "in a process of the job"
 				 : "as threads of each rank",
-			 e->spare_cpus);
+			 e->unused_cpus);
 }
 
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
@@ -190,29 +192,30 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 	static const struct {
 		const char *name, *what;
 	} texts[TRIAL_COUNT] = {
-		[TRIAL_ARENA] = { "arena", "memory of one process mapped in another" },
+		[TRIAL_ARENA] = { "arena", "maps memory of one process in another" },
 		[TRIAL_CMA_READ] = { "cma read", "process_vm_readv from another process" },
 		[TRIAL_CMA_WRITE] = { "cma write", "process_vm_writev to another process" },
 		[TRIAL_STAGED] = { "staged", "copies through a shared buffer" },
 		[TRIAL_HUGE] = { "huge pages", "shared memory collapsed to 2 MiB pages" },
 		[TRIAL_MAPS] = { "mapping query",
 				 "cheap check that a buffer's mapping is unchanged" },
-		[TRIAL_GUARD] = { "guard", "memory closed while its data moves, system calls too" },
-		[TRIAL_ENGINE] = { "engine", "copies behind the program" },
+		[TRIAL_GUARD] = { "guard",
+				  "closes memory while its data moves, for system calls too" },
+		[TRIAL_ENGINE] = { "engine", "copies while the program computes" },
 	};
-	struct node_probe pair = { 0 };
+	struct trial_pair pair = { 0 };
 	int rc;
 
 	for (size_t i = 0; i < TRIAL_COUNT; i++)
 		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
-	node_probe_pair(&pair); /* on failure `pair` has the reasons */
+	trial_pair_run(&pair); /* on failure `pair` has the reasons */
 	judge_pair(out, &pair);
 
 	rc = try_collapse();
 	set_result(&out[TRIAL_HUGE], rc ? strerror(-rc) : "", huge_remedy(rc));
 	set_result(&out[TRIAL_MAPS],
 		   os_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
-		   "Linux 6.11; until then Sluice watches the program's calls only");
+		   "use Linux 6.11; before it Sluice relies on the program's calls alone");
 	trial_early_run(early);
 	judge_early(out, early);
 }

@@ -45,7 +45,7 @@ struct trial_early {
 		workers[TRIAL_WAYS];
 	size_t guard_count, call_count, engine_count, worker_count;
 	int nodes;           /* entries of `channels`, at most TRIAL_NODES */
-	int spare_cpus;      /* that a program of one rank leaves to worker threads */
+	int unused_cpus;     /* CPUs that a program of one rank leaves to worker threads */
 	bool is_complete;    /* false: a child ended without a result */
 	char guard[24], engine[24]; /* the choices for a program; "none" */
 };
@@ -56,5 +56,15 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early);
 /* trial_early.c: the requirements of early return: guards and copy engines. In child processes, as
  * a guard changes signal handlers and threads. */
 void trial_early_run(struct trial_early *out);
+
+/* trial_pair.c: access between two processes. */
+struct trial_pair {
+	char arena[160]; /* "": works; else the reason */
+	char vm_read[160], vm_write[160];
+	double vm_read_gbps, arena_gbps;
+};
+/* Forks two processes, which make a node group. Returns: 0, or -errno when the trial itself failed,
+ * with the reason in *out. Context: single-threaded processes only. */
+int trial_pair_run(struct trial_pair *out);
 
 #endif

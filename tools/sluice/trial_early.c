@@ -71,9 +71,8 @@ static const char *uffd_remedy(const char *reason)
 {
 	if (strstr(reason, strerror(EPERM)) || strstr(reason, strerror(EACCES)))
 		return "sysctl vm.unprivileged_userfaultfd=1, or let the user open "
-		       "/dev/userfaultfd, or grant "
-		       "CAP_SYS_PTRACE; in a container its seccomp filter has to allow userfaultfd "
-		       "too";
+		       "/dev/userfaultfd, or grant CAP_SYS_PTRACE; a container's seccomp filter "
+		       "must allow userfaultfd too";
 	if (strstr(reason, strerror(ENOSYS)))
 		return "needs a kernel with CONFIG_USERFAULTFD, and a container that allows it";
 	return NULL;
@@ -84,7 +83,7 @@ static const char *dispatch_remedy(const char *reason)
 	if (strstr(reason, "has no"))
 		return "Linux 5.11 or newer";
 	if (strstr(reason, "is refused"))
-		return "have the container's seccomp filter allow "
+		return "let the container's seccomp filter allow "
 		       "prctl(PR_SET_SYSCALL_USER_DISPATCH)";
 	return NULL;
 }
@@ -123,9 +122,10 @@ static bool run_guards(struct trial_early *out)
 		const char *name, *what;
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
-		  "page tables moved away; the kernel waits too (userfaultfd)" },
-		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; SIGSEGV" },
-		{ BASE_GUARD_MPROTECT, "mprotect", "access taken page by page; SIGSEGV" },
+		  "page tables moved away; userfaultfd holds faults, the kernel's too" },
+		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; SIGSEGV holds faults" },
+		{ BASE_GUARD_MPROTECT, "mprotect",
+		  "access removed page by page; SIGSEGV holds faults" },
 	};
 	bool is_complete = true;
 	struct guard_answer a;
@@ -134,7 +134,7 @@ static bool run_guards(struct trial_early *out)
 		struct trial_way *w =
 			add_way(out->guards, &out->guard_count, kinds[i].name, kinds[i].what);
 
-		a = (struct guard_answer){ .reason = "the trial did not end well" };
+		a = (struct guard_answer){ .reason = "the trial ended without a result" };
 		is_complete &= ask_child(find_guard, kinds[i].kind, &a, sizeof(a));
 		set_way(w, a.works, bare(a.reason, kinds[i].name),
 			kinds[i].kind == BASE_GUARD_UFFD ? uffd_remedy : dispatch_remedy);
@@ -150,8 +150,8 @@ static bool run_guards(struct trial_early *out)
 static void derive_calls(struct trial_early *out)
 {
 	static const char *const texts[][2] = {
-		{ "userfaultfd", "a system call that meets guarded memory waits in the kernel" },
-		{ "dispatch", "a system call is looked at first (Syscall User Dispatch)" },
+		{ "userfaultfd", "a system call on guarded memory waits in the kernel" },
+		{ "dispatch", "Syscall User Dispatch checks each system call" },
 	};
 	/* mprotect needs only the dispatch */
 	const struct trial_way *from[] = { &out->guards[0], &out->guards[2] };
@@ -171,7 +171,7 @@ static void derive_calls(struct trial_early *out)
 struct engine_answer {
 	bool works;
 	char name[24], reason[200];
-	int channels[TRIAL_NODES], spare_cpus;
+	int channels[TRIAL_NODES], unused_cpus;
 };
 
 static void find_engine(void *out, int index)
@@ -191,17 +191,17 @@ static void pick_engine(void *out, int unused)
 {
 	struct engine_answer *a = out;
 	const struct engine_ops *e = engine_pick(a->reason, sizeof(a->reason));
-	struct os_cpumask self, spare;
+	struct os_cpumask self, cpus;
 
 	snprintf(a->name, sizeof(a->name), "%s", e ? e->name : "none");
 	os_cpumask_self(&self);
-	a->spare_cpus = engine_unused_cpus(&self, 1, &spare);
+	a->unused_cpus = engine_unused_cpus(&self, 1, &cpus);
 }
 
 static const char *engine_remedy(const char *reason)
 {
-	if (strstr(reason, "no CPU is spare"))
-		return "start fewer ranks than CPUs, or say which CPUs are for workers: "
+	if (strstr(reason, "no unused CPU"))
+		return "start fewer ranks than CPUs, or name CPUs for workers: "
 		       "SLUICE_WORKERS";
 	return NULL;
 }
@@ -215,7 +215,7 @@ static bool run_engines(struct trial_early *out)
 		const struct engine_ops *e = engine_registry[i];
 		struct trial_way *w = add_way(out->engines, &out->engine_count, e->name, e->help);
 
-		a = (struct engine_answer){ .reason = "the trial did not end well" };
+		a = (struct engine_answer){ .reason = "the trial ended without a result" };
 		is_complete &= ask_child(find_engine, (int)i, &a, sizeof(a));
 		set_way(w, a.works, a.reason, engine_remedy);
 		memcpy(w->channels, a.channels, sizeof(w->channels));
@@ -223,7 +223,7 @@ static bool run_engines(struct trial_early *out)
 	a = (struct engine_answer){ .name = "none" };
 	is_complete &= ask_child(pick_engine, 0, &a, sizeof(a));
 	snprintf(out->engine, sizeof(out->engine), "%s", a.name);
-	out->spare_cpus = a.spare_cpus;
+	out->unused_cpus = a.unused_cpus;
 	out->nodes = (int)base_min_u64((uint64_t)os_numa_node_count(), TRIAL_NODES);
 	return is_complete;
 }
@@ -245,7 +245,7 @@ static void find_worker(void *out, int unused)
 	if (!ret) {
 		ret = worker_attach(&ticket);
 		if (ret)
-			snprintf(a->reason, sizeof(a->reason), "it does not answer: %s",
+			snprintf(a->reason, sizeof(a->reason), "the worker does not answer: %s",
 				 strerror(-ret));
 		worker_detach();
 	}
@@ -255,7 +255,8 @@ static void find_worker(void *out, int unused)
 
 static const char *worker_remedy(const char *reason)
 {
-	return strstr(reason, "sluice-worker") ? "reinstall: it belongs in libexec/sluice" : NULL;
+	return strstr(reason, "sluice-worker") ? "reinstall: the worker belongs in libexec/sluice"
+					       : NULL;
 }
 
 static bool run_workers(struct trial_early *out)
@@ -264,7 +265,7 @@ static bool run_workers(struct trial_early *out)
 		add_way(out->workers, &out->worker_count, "process", "one process of the job");
 	struct trial_way *thread =
 		add_way(out->workers, &out->worker_count, "thread", "threads of each rank");
-	struct engine_answer a = { .reason = "the trial did not end well" };
+	struct engine_answer a = { .reason = "the trial ended without a result" };
 	bool is_complete = ask_child(find_worker, 0, &a, sizeof(a));
 
 	set_way(process, a.works, a.reason, worker_remedy);

@@ -71,7 +71,7 @@ class Progress:
             return
         self.shown = now
         remaining = max(0, self.until - now)
-        text = f'sluice: tune: {question.name.replace("SLUICE_", "")}: {text}; {remaining:.0f} s left at most'
+        text = f'sluice: tune: {question.name.replace("SLUICE_", "")}: {text}; at most {remaining:.0f} s more'
         if self.tty:
             print(f'\r{text:<78.78}', end='', file=sys.stderr, flush=True)
         else:
@@ -96,9 +96,8 @@ def preflight(launcher):
     except Failed as e:
         raise Stop(f'{words} cannot run two ranks: {e}') from e
     if not lines or lines[0]['ranks'] != 2:
-        raise Stop(f'{words} does not belong to {launcher.mpi.library}: its ranks do not find each '
-                   'other; see --mpi '
-                   'and --launcher')
+        raise Stop(f'{words} does not launch ranks of {launcher.mpi.library}: the ranks do not find each '
+                   'other; see --mpi and --launcher')
 
 
 def choose_path(opt, info, mpi):
@@ -107,7 +106,7 @@ def choose_path(opt, info, mpi):
     if opt.output and not (path and Path(opt.output).is_dir()):
         return Path(opt.output)
     if not path:
-        raise Stop('neither XDG_CONFIG_HOME nor HOME says where the file goes; name it: -o FILE')
+        raise Stop('neither XDG_CONFIG_HOME nor HOME is set; name the file: -o FILE')
     return Path(opt.output) / Path(path).name if opt.output else Path(path)
 
 
@@ -127,14 +126,14 @@ def ask_all(asker, asked, deadline, progress):
     return out, None
 
 
-def describe(opt, info, mpi, ranks, answers, left_out, began, stopped):
+def describe(opt, info, mpi, ranks, answers, skipped, began, stopped):
     return {
         'schema': 'sluice-tune-1', 'format': FORMAT, 'version': info['version'], 'host': info['host'],
         'machine': info['kind_of_machine'], 'mpi': mpi.version, 'library': mpi.library, 'alike': opt.alike,
         'date': datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d %H:%M UTC'),
         'seconds': round(time.monotonic() - began, 1), 'load': round(os.getloadavg()[0], 1), 'ranks': ranks,
         'complete': not stopped and all(a['verdict'] != 'undecided' for a in answers),
-        'options': answers, 'left_out': left_out,
+        'options': answers, 'skipped': skipped,
         'values': {n: v for a in answers for n, v in a['values'].items()},
         'defaults': {o['name']: o['default'] for o in info['options']},
     }
@@ -170,18 +169,18 @@ def tune_main(tool, argv):
     preflight(launcher)
     few = 2
     ranks = opt.ranks or list(dict.fromkeys([few, max(few, min(len(allowed), RANKS_MOST))]))
-    asked, left_out = questions.all_of(info, len(allowed), few, opt.quick)
+    asked, skipped = questions.all_of(info, len(allowed), few, opt.quick)
     if opt.only:
-        unknown = set(opt.only) - {q.name for q in asked} - set(left_out)
+        unknown = set(opt.only) - {q.name for q in asked} - set(skipped)
         if unknown:
-            raise Misuse(f'--only: {min(unknown)} is not tuned; there are '
-                         f'{", ".join([q.name for q in asked] + list(left_out))}')
+            raise Misuse(f'--only: {min(unknown)} is not an option that sluice tune measures; these are: '
+                         f'{", ".join([q.name for q in asked] + list(skipped))}')
         asked = [q for q in asked if q.name in opt.only]
     progress = Progress(opt.quiet or opt.json)
     asker = measure.Asker(launcher, ranks, 12 if opt.quick else 20, progress)
     progress.until = began + (opt.time or (QUICK_S if opt.quick else SECONDS))
     answers, stopped = ask_all(asker, asked, progress.until, progress)
-    result = describe(opt, info, mpi, ranks, answers, left_out, began, stopped)
+    result = describe(opt, info, mpi, ranks, answers, skipped, began, stopped)
     saved = None
     try:
         if path and not stopped:
@@ -190,20 +189,20 @@ def tune_main(tool, argv):
     finally:
         show(opt, {**result, 'file': saved})
     if stopped:
-        say('stopped; nothing is written')
+        say('stopped; no file was written')
         return 128 + stopped
-    failed = [a for a in answers if a['why'].startswith('it could not')]
+    failed = [a for a in answers if a['why'].startswith(measure.NOT_MEASURED)]
     for a in failed:
         say(f'{a["option"]}: {a["why"]}')
     if path:
         n = len(result['values'])
-        say(f'{n or "no"} value{"s" * (n != 1)} besides the defaults from now on with {mpi.version}: {path}')
+        say(f'wrote {n or "no"} value{"s" * (n != 1)} better than the default for {mpi.version}: {path}')
     return FAILED if failed else DONE
 
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
-    run_main(lambda: tune_main(tool, argv), say, 'stopped; nothing is written')
+    run_main(lambda: tune_main(tool, argv), say, 'stopped; no file was written')
 
 
 if __name__ == '__main__':

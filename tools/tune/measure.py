@@ -19,6 +19,7 @@ LOOKS_BETTER = 1.01 # least speed-up in the screening for a measurement in pairs
 CONFIRMS = 3        # most candidates to measure in pairs, best first
 HOPELESS = 0.97     # a candidate with less speed-up in the first launch gets no other
 SLOWER = 0.98       # a candidate with a lower median at any size counts as slower
+NOT_MEASURED = 'not measured'
 
 
 CALLS = {'bcast': 'broadcast', 'gather': 'gather'}
@@ -147,19 +148,19 @@ class Asker:
                  'candidates': [], 'pairs': [], 'why': ''}
         try:
             scored = self.screen(question, until, found)
-            found['why'] = 'no other value looked better'
+            found['why'] = 'no other value seemed better'
             for ratio, candidate in scored[:CONFIRMS]:
                 if ratio < LOOKS_BETTER:
                     continue
-                found['why'] = 'nothing else was better in every pair and slower at no size'
+                found['why'] = 'no other value was better in every pair of launches and slower at no size'
                 is_better, figures = self.confirm(question, candidate, until)
                 found['pairs'].append(figures)
                 if is_better:
                     found['verdict'], found['values'] = 'better', candidate.values
-                    found['why'] = 'better in every pair of launches, and slower at no size'
+                    found['why'] = 'better in every pair of launches and slower at no size'
                     break
         except OutOfTime:
-            found['verdict'], found['why'] = 'undecided', 'no time was left for it'
+            found['verdict'], found['why'] = 'undecided', 'the time ran out'
         except Failed as e:
-            found['verdict'], found['why'] = 'undecided', f'it could not be measured: {e}'
+            found['verdict'], found['why'] = 'undecided', f'{NOT_MEASURED}: {e}'
         return found

@@ -57,7 +57,7 @@ def threshold(quick):
     for value in (128 * K, 256 * K):
         sizes = [s for s in (64 * K, 96 * K, 128 * K, 192 * K) if default <= s < value]
         out.append(Candidate({'SLUICE_COLL_THRESHOLD': short_bytes(value)}, used(sizes) + again(sizes[:1])))
-    return Question('SLUICE_COLL_THRESHOLD', 'from which size on calls are admitted', out)
+    return Question('SLUICE_COLL_THRESHOLD', 'smallest call that Sluice executes', out)
 
 
 def fragment(quick):
@@ -69,7 +69,7 @@ def fragment(quick):
 
 def copy(kernels, quick):
     sizes = [256 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
-    return Question('xfer_copy', 'which instructions copy, whatever the size',
+    return Question('xfer_copy', 'instructions that copy, at every size',
                     [Candidate({'xfer_copy': k}, used(sizes, True)) for k in kernels])
 
 
@@ -84,7 +84,7 @@ def past_cache(llc, kernels, quick):
     sizes = [s for s in (8 * M, 16 * M, 32 * M, 64 * M) if s >= default]
     if sizes:
         out.append(Candidate({'xfer_past_cache': '1T'}, used(sizes[:1] if quick else sizes, True)))
-    return Question('xfer_past_cache', 'from which size on copies go past the caches',
+    return Question('xfer_past_cache', 'smallest copy that bypasses the caches',
                     out if 'nontemporal' in kernels else [])
 
 
@@ -93,19 +93,19 @@ def early_min(shares):
     for value in (1 * M, 2 * M, 4 * M):
         sizes = [s for s in (512 * K, 1 * M, 2 * M) if default <= s < value]
         out.append(Candidate({'SLUICE_EARLY_MIN': short_bytes(value)}, returned(sizes)))
-    return Question('SLUICE_EARLY_MIN', 'from which size on calls may return early', out, shares)
+    return Question('SLUICE_EARLY_MIN', 'smallest call that may return early', out, shares)
 
 
 def guard(kinds, chosen, quick, shares):
     sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
-    return Question('SLUICE_GUARD_KIND', 'how memory is guarded while its data moves',
+    return Question('SLUICE_GUARD_KIND', 'guard of memory while its data moves',
                     [Candidate({'SLUICE_GUARD_KIND': k}, returned(sizes)) for k in kinds if k != chosen],
                     shares)
 
 
 def worker_kind(has_process, quick, shares):
     sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
-    return Question('SLUICE_WORKER_KIND', 'whether software workers are a process of the job or threads',
+    return Question('SLUICE_WORKER_KIND', 'software workers as a process of the job or as threads',
                     [Candidate({'SLUICE_WORKER_KIND': 'thread'}, returned(sizes))] if has_process else [],
                     shares)
 
@@ -113,7 +113,7 @@ def worker_kind(has_process, quick, shares):
 def workers(spare, quick, shares):
     sizes = [4 * M, 16 * M] if not quick else [16 * M]
     numbers = [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= spare and n != min(spare, 4)]
-    return Question('SLUICE_WORKERS', 'how many software workers there are',
+    return Question('SLUICE_WORKERS', 'number of software workers',
                     [Candidate({'SLUICE_WORKERS': str(n)}, returned(sizes)) for n in numbers], shares)
 
 
@@ -131,16 +131,16 @@ def all_of(info, cpus, ranks, quick):
     asked = [threshold(quick), fragment(quick), copy(kernels, quick), past_cache(llc, kernels, quick)]
     late = [early_min(shares), guard(guards, chosen, quick, shares),
             worker_kind(has_process, quick, shares), workers(spare, quick, shares)]
-    left = {}
+    skipped = {}
     if cpus < 2:
-        left = {q.name: 'there is one CPU' for q in late}
+        skipped = {q.name: 'this machine has one CPU' for q in late}
     elif not chosen:
-        left = {q.name: 'no guard works here, so that no call returns early' for q in late}
+        skipped = {q.name: 'no guard works here, and no call returns early' for q in late}
     elif not can_copy:
-        left = {q.name: 'no engine works here' for q in late}
+        skipped = {q.name: 'no engine works here' for q in late}
     else:
         asked += late
     for q in asked:
         if not q.candidates:
-            left[q.name] = 'there is no other value here'
-    return [q for q in asked if q.candidates], left
+            skipped[q.name] = 'this machine has no other value'
+    return [q for q in asked if q.candidates], skipped

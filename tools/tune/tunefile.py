@@ -46,25 +46,23 @@ def option_lines(found, defaults):
 
 def text_of(result):
     head = [
-        f'# What `sluice tune` has measured on {result["host"]} with {result["mpi"]}, {result["date"]}, in '
+        f'# Written by `sluice tune` on {result["host"]} with {result["mpi"]}, {result["date"]}, in '
         f'{result["seconds"]:.0f} s;',
-        f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run with '
-        'Sluice on this '
-        'machine and MPI read it.',
-        '# A variable in the environment counts more; SLUICE_TUNE=none leaves it out.',
-        '# A line without # is in force: its value was better than the default in every pair of '
-        'launches, and',
-        '# slower at no size. Other lines are the defaults. The figures are times as fast as the default.',
+        f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run under '
+        'Sluice on this machine with this MPI read this file.',
+        '# A variable in the environment takes precedence; SLUICE_TUNE=none ignores the file.',
+        '# A line without # sets a value that was better than the default in every pair of launches and',
+        '# slower at no size. Lines with # show defaults. Figures are speed-ups over the default.',
         f'sluice-tune {result["format"]}', f'version {result["version"]}',
         f'host {"*" if result["alike"] else result["host"]}', f'machine {result["machine"]}',
         f'mpi {result["mpi"]}', '']
     body = [line for f in result['options'] for line in option_lines(f, result['defaults'])]
-    left = [f'# {name}: not measured, as {why}' for name, why in result['left_out'].items()]
-    return '\n'.join([*head, *body, *left]).rstrip() + '\n'
+    skipped = [f'# {name}: not measured: {why}' for name, why in result['skipped'].items()]
+    return '\n'.join([*head, *body, *skipped]).rstrip() + '\n'
 
 
 def table(result):
-    rows = [('option', 'default', 'best other', 'times as fast', 'in force')]
+    rows = [('option', 'default', 'best other', 'speed-up', 'in force')]
     for f in result['options']:
         best = (f['pairs'] or f['candidates'] or [None])[-1 if f['values'] else 0]
         other = ' '.join(v if n == f['option'] else f'{short(n)}={v}' for n,

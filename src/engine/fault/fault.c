@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault: wraps another engine and injects failures. Each channel has a thread that takes the
- * copies one by one, hands them to a channel of the inner engine, and decides when and how each
- * one ends.
+ * fault: wraps the engine sw and injects failures. Each channel has a thread that takes the copies
+ * one by one, hands them to a channel of sw, and decides when and how each one ends.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,15 +19,14 @@ struct fault_chan {
 	struct sw_queue queue;
 	struct engine_thread thread;
 	_Atomic uint32_t wakes; /* futex; flush, retire and close add 1 */
-	_Atomic uint32_t
-		/* 1 from taking a copy until its done() has returned or has retired the channel */
-		running;
+	/* 1 from claiming a copy until its done() has returned or has retired the channel */
+	_Atomic uint32_t running;
 	_Atomic bool stopping;
 	bool in_use; /* under the lock */
 	/* used by the thread only */
 	uint64_t claimed;   /* copies taken so far */
 	uint64_t free_ns; /* the injected bandwidth is used up until then */
-	/* The copy inside the inner engine; ended: 1 when it has ended. */
+	/* The copy inside sw; ended: 1 when it has ended. */
 	struct engine_copy part;
 	_Atomic uint32_t ended;
 	int result;
@@ -91,15 +89,8 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 	if (rc)
 		return rc;
 	engine_flush(ch->inner);
-	while (!atomic_load_explicit(&ch->ended, memory_order_acquire)) {
-		struct engine_caps caps;
-
-		ch->inner->ops->caps(ch->inner, &caps);
-		if (caps.flags & ENGINE_POLLED)
-			engine_poll(ch->inner);
-		else
-			os_futex_wait(&ch->ended, 0, OS_FOR_EVER);
-	}
+	while (!atomic_load_explicit(&ch->ended, memory_order_acquire))
+		os_futex_wait(&ch->ended, 0, OS_FOR_EVER);
 	return ch->result;
 }
 
@@ -171,39 +162,25 @@ static void thread_main(void *arg)
 
 /* ---- channels ---------------------------------------------------------------------------- */
 
-static const struct engine_ops *inner_of(const struct fault_settings *s, char *reason, size_t cap)
+static int settings_now(struct fault_settings *out, char *reason, size_t cap)
 {
-	const struct engine_ops *inner = engine_find(s->inner);
-
-	if (inner && inner != &engine_fault)
-		return inner;
-	snprintf(reason, cap, "engine_fault: inner=%s is wrong: %s", s->inner,
-		 inner ? "it is this engine" : "there is no such engine");
-	return NULL;
-}
-
-static const struct engine_ops *inner_now(struct fault_settings *out, char *reason, size_t cap)
-{
-	if (fault_settings_parse(base_opt.engine_fault, out, reason, cap))
-		return NULL;
-	return inner_of(out, reason, cap);
+	return fault_settings_parse(base_opt.engine_fault, out, reason, cap);
 }
 
 static int fault_probe(char *reason, size_t cap)
 {
 	struct fault_settings s;
-	const struct engine_ops *inner = inner_now(&s, reason, cap);
+	int rc = settings_now(&s, reason, cap);
 
-	return inner ? inner->probe(reason, cap) : -EINVAL;
+	return rc ? rc : engine_sw.probe(reason, cap);
 }
 
 static int fault_chan_count(int node)
 {
 	struct fault_settings s;
 	char reason[256];
-	const struct engine_ops *inner = inner_now(&s, reason, sizeof(reason));
 
-	return inner ? inner->chan_count(node) : 0;
+	return settings_now(&s, reason, sizeof(reason)) ? 0 : engine_sw.chan_count(node);
 }
 
 static int start(struct fault_chan *ch)
@@ -224,7 +201,6 @@ static int start(struct fault_chan *ch)
 static int open_locked(int node, int index, struct engine_chan **out)
 {
 	struct fault_chan *ch = NULL;
-	const struct engine_ops *inner;
 	char reason[256];
 	int rc;
 
@@ -232,16 +208,15 @@ static int open_locked(int node, int index, struct engine_chan **out)
 		ch = chans[i].in_use ? NULL : &chans[i];
 	if (!ch)
 		return -ENOSPC;
-	inner = inner_now(&ch->settings, reason, sizeof(reason));
-	if (!inner)
-		return -EINVAL;
-	rc = inner->chan_open(node, index, &ch->inner);
+	rc = settings_now(&ch->settings, reason, sizeof(reason));
+	if (!rc)
+		rc = engine_sw.chan_open(node, index, &ch->inner);
 	if (rc)
 		return rc;
 	ch->base.ops = &engine_fault;
 	rc = start(ch);
 	if (rc) {
-		inner->chan_close(ch->inner);
+		engine_sw.chan_close(ch->inner);
 		return rc;
 	}
 	ch->in_use = true;
@@ -292,7 +267,6 @@ static void fault_caps(const struct engine_chan *base, struct engine_caps *out)
 	const struct fault_chan *ch = (const struct fault_chan *)base;
 
 	ch->inner->ops->caps(ch->inner, out);
-	out->flags &= ~ENGINE_POLLED; /* the channel's thread polls */
 	out->depth = (uint32_t)__builtin_popcountll(FAULT_SLOTS);
 }
 
@@ -303,7 +277,7 @@ static int fault_post(struct engine_chan *base, struct engine_copy *c)
 
 static void fault_flush(struct engine_chan *base) { ring((struct fault_chan *)base); }
 
-/* Helps the inner engine. Returns 0, because the end of an inner copy is no end of a copy here. */
+/* Helps sw. Returns 0, because the end of an inner copy is no end of a copy here. */
 static int fault_poll(struct engine_chan *base)
 {
 	engine_poll(((struct fault_chan *)base)->inner);
@@ -321,7 +295,7 @@ static void fault_after_fork_child(void)
 
 const struct engine_ops engine_fault = {
 	.name = "fault",
-	.help = "another engine, broken as engine_fault says; for tests",
+	.help = "the engine sw, broken as engine_fault says; for tests",
 	.probe = fault_probe,
 	.chan_count = fault_chan_count,
 	.chan_open = fault_chan_open,

@@ -19,17 +19,6 @@ static const struct setting {
 	{ "hang", "the number of a copy", offsetof(struct fault_settings, hang_nth), INT64_MAX },
 };
 
-static int set_inner(const char *name, struct fault_settings *out, char *reason, size_t cap)
-{
-	if (*name && strlen(name) < sizeof(out->inner)) {
-		strcpy(out->inner, name);
-		return 0;
-	}
-	snprintf(reason, cap,
-		 "engine_fault: inner=%.40s is wrong: it takes the name of an engine", name);
-	return -EINVAL;
-}
-
 /* Parses one "name=value". */
 static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 {
@@ -40,8 +29,6 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 		*value++ = 0;
 	else
 		value = text + strlen(text);
-	if (!strcmp(text, "inner"))
-		return set_inner(value, out, reason, cap);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(settings); i++) {
 		const struct setting *s = &settings[i];
 
@@ -56,20 +43,18 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 		return -EINVAL;
 	}
 	snprintf(reason, cap,
-		 "engine_fault: there is no %.40s; it takes delay, rate, short, error, hang "
-		 "and inner",
+		 "engine_fault: there is no %.40s; it takes delay, rate, short, error and hang",
 		 text);
 	return -EINVAL;
 }
 
 int fault_settings_parse(const char *text, struct fault_settings *out, char *reason, size_t cap)
 {
-	struct fault_settings s = { .inner = "sw" };
+	struct fault_settings s = { 0 };
 	char copy[256], *next = copy;
 
 	if (strlen(text) >= sizeof(copy)) {
-		snprintf(reason, cap, "engine_fault is longer than %zu bytes",
-			 sizeof(copy) - 1);
+		snprintf(reason, cap, "engine_fault is longer than %zu bytes", sizeof(copy) - 1);
 		return -EINVAL;
 	}
 	strcpy(copy, text);

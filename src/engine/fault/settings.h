@@ -11,10 +11,9 @@ struct fault_settings {
 	uint64_t short_nth; /* this copy of a channel writes its first half and fails; 0: none */
 	uint64_t error_nth;      /* this copy writes nothing and fails */
 	uint64_t hang_nth; /* this copy and all later ones end only when the channel is retired */
-	char inner[16];          /* name of the wrapped engine */
 };
 
-/* Parses "delay=100,rate=1G,short=3,error=5,hang=9,inner=sw"; "" injects nothing. Returns: 0, or
+/* Parses "delay=100,rate=1G,short=3,error=5,hang=9"; "" injects nothing. Returns: 0, or
  * -EINVAL with the reason. */
 int fault_settings_parse(const char *text, struct fault_settings *out, char *reason, size_t cap);
 

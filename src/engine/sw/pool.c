@@ -239,10 +239,7 @@ void sw_pool_flush(struct sw_chan *ch)
 
 /* ---- the pool ---------------------------------------------------------------------------- */
 
-int sw_pool_size(void)
-{
-	return (int)atomic_load_explicit(&pool.size, memory_order_relaxed);
-}
+int sw_pool_size(void) { return (int)atomic_load_explicit(&pool.size, memory_order_relaxed); }
 
 void sw_pool_stop(void)
 {
@@ -262,10 +259,7 @@ void sw_pool_stop(void)
 	sw_pool_forget();
 }
 
-void sw_pool_forget(void)
-{
-	memset(&pool, 0, sizeof(pool));
-}
+void sw_pool_forget(void) { memset(&pool, 0, sizeof(pool)); }
 
 int sw_pool_start(int node, int workers)
 {

@@ -19,7 +19,7 @@ static int sw_probe(char *reason, size_t cap)
 	int rc;
 
 	if (!engine_workers()) {
-		snprintf(reason, cap, "no CPU is spare for a worker");
+		snprintf(reason, cap, "no unused CPU for a worker");
 		return -ENODEV;
 	}
 	if (atomic_load_explicit(&tried, memory_order_relaxed))
@@ -140,7 +140,7 @@ static void sw_after_fork_child(void)
 
 const struct engine_ops engine_sw = {
 	.name = "sw",
-	.help = "worker threads at idle priority on spare CPUs",
+	.help = "worker threads at idle priority on unused CPUs",
 	.probe = sw_probe,
 	.chan_count = sw_chan_count,
 	.chan_open = sw_chan_open,

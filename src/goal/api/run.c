@@ -77,9 +77,9 @@ API_EXPORT int sluice_goal_group_join(const char *name, int rank, int size, int 
 }
 
 API_EXPORT const char *sluice_goal_refusal(void) { return node_refusal(); }
-API_EXPORT void sluice_goal_group_leave(struct sluice_goal_group *g)
+API_EXPORT void sluice_goal_group_destroy(struct sluice_goal_group *g)
 {
-	sched_group_leave(inner(g));
+	sched_group_destroy(inner(g));
 }
 API_EXPORT int sluice_goal_group_rank(const struct sluice_goal_group *g)
 {

@@ -6,7 +6,7 @@
 
 #include "goal/sched/private.h"
 
-#define LEAVE_NS 2000000000ull
+#define DESTROY_WAIT_NS 2000000000ull
 
 /* ---- layout of an area ------------------------------------------------------------------- */
 
@@ -161,7 +161,7 @@ void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; 
 /* Peers may still read this rank's arena. Returns: true when every peer has left or died. */
 static bool wait_for_all(struct sched_group *g)
 {
-	uint64_t give_up = os_now_ns() + LEAVE_NS;
+	uint64_t give_up = os_now_ns() + DESTROY_WAIT_NS;
 
 	for (int r = 0; r < g->size; r++) {
 		struct sched_state *st = g->drivers[r].st;
@@ -176,7 +176,7 @@ static bool wait_for_all(struct sched_group *g)
 	return true;
 }
 
-void sched_group_leave(struct sched_group *g)
+void sched_group_destroy(struct sched_group *g)
 {
 	struct sched_inst *s;
 
@@ -198,7 +198,8 @@ void sched_group_leave(struct sched_group *g)
 		pool_destroy(g->pool);
 	else
 		base_log(BASE_LOG_WARN, "sched",
-			 "rank %d leaves a group in which others work: its memory stays", g->rank);
+			 "rank %d destroys a group that peers still use: its memory stays mapped",
+			 g->rank);
 	while ((s = g->zombies) != NULL) {
 		g->zombies = s->next;
 		inst_free(s);

@@ -247,12 +247,12 @@ static void bootstrap_close(struct bootstrap *m)
 
 static const char *explain(int ret)
 {
-	return ret == -EADDRINUSE ? "another group of this name is being made" :
-	       ret == -EEXIST	  ? "this rank is there already; do two jobs use one name?" :
-	       ret == -EINVAL	  ? "its ranks disagree about their number" :
-	       ret == -EPERM	  ? "the name is in another user's hands" :
-	       ret == -ETIMEDOUT  ? "not all ranks came" :
-				    strerror(-ret);
+	return ret == -EADDRINUSE  ? "another group of this name is being made"
+	       : ret == -EEXIST    ? "this rank has joined already; do two jobs use one name?"
+	       : ret == -EINVAL    ? "the ranks disagree about their number"
+	       : ret == -EPERM     ? "the name belongs to another user"
+	       : ret == -ETIMEDOUT ? "not all ranks joined in time"
+				   : strerror(-ret);
 }
 
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out)

@@ -159,7 +159,7 @@ struct sched_job {
 /* A rank's knowledge of another rank; the driver writes it. */
 struct sched_peer {
 	BASE_ALIGNED_LINE uint32_t out_tail,
-		out_seen; /* ring to it: next slot; the last `head` that was read */
+		out_head; /* ring to it: next slot; the last `head` that was read */
 	uint32_t inline_sent, inline_credits;
 	uint32_t next_eager;
 	uint32_t in_head, in_published,
@@ -354,7 +354,7 @@ void pool_put(struct sched_pool *p, void *memory);
 void pool_destroy(struct sched_pool *p);
 
 /* instance.c */
-struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct sched_inst *seen);
+struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct sched_inst *known);
 /* Returns: the schedule in a slot; NULL when it does not verify. Context: under the claim. */
 static inline struct sched_inst *inst_at(struct sched_driver *d, uint32_t slot)
 {

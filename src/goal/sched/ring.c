@@ -31,11 +31,11 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst)
 {
 	struct sched_peer *p = &d->peers[dst];
 
-	if (base_likely(p->out_tail - p->out_seen < SCHED_RING))
+	if (base_likely(p->out_tail - p->out_head < SCHED_RING))
 		return true;
-	p->out_seen =
+	p->out_head =
 		atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->head, memory_order_acquire);
-	return p->out_tail - p->out_seen < SCHED_RING; /* partner: publish_head */
+	return p->out_tail - p->out_head < SCHED_RING; /* partner: publish_head */
 }
 
 static bool has_inline_credit(struct sched_driver *d, uint32_t dst)

@@ -3,7 +3,7 @@
  * sched: runs compiled schedules (goal/) of any shape over the processes of a node group.
  *
  *   sched_group_create -> sched_open -> { sched_run -> sched_test | sched_wait } ... -> sched_close
- *      -> sched_group_leave
+ *      -> sched_group_destroy
  *
  * Each rank has a state in the control segment: operations that are ready, posted receives,
  * unexpected messages, open jobs. A process drives the state of a rank while it holds that state's
@@ -63,9 +63,9 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out);
  * another user's; -ENOTSUP: the ranks cannot form a group.
  */
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out);
-/* Closes all open schedules and leaves. Memory that peers may still read is kept until all have
- * left. */
-void sched_group_leave(struct sched_group *g);
+/* Closes all open schedules of this rank. Waits up to 2 seconds for the peers, then frees the
+ * memory that no peer can read any more. */
+void sched_group_destroy(struct sched_group *g);
 int sched_rank(const struct sched_group *g);
 int sched_size(const struct sched_group *g);
 

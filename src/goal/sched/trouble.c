@@ -233,18 +233,18 @@ static void fail_dependents(struct sched_driver *d, int r)
 static void handle_aborts(struct sched_driver *d, int r)
 {
 	const struct sched_state *st = d->g->drivers[r].st;
-	uint32_t count = d->peers[r].aborts_count, *seen = &d->peers[r].aborts_handled;
+	uint32_t count = d->peers[r].aborts_count, *handled = &d->peers[r].aborts_handled;
 
-	if (count - *seen >
+	if (count - *handled >
 	    SCHED_ABORTS / 2) { /* aborts may be overwritten: no run of that rank is certain */
 		struct sched_abort lost = { .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 
 		d->peers[r].aborts_lost = 1;
 		end_dependent(d, r, NULL, &lost);
-		*seen = count;
+		*handled = count;
 	}
-	for (; *seen != count; ++*seen) {
-		struct sched_abort why = st->aborts[*seen % SCHED_ABORTS];
+	for (; *handled != count; ++*handled) {
+		struct sched_abort why = st->aborts[*handled % SCHED_ABORTS];
 
 		end_dependent(d, r, &why.ctx, &why);
 		match_drop(d, why.ctx, (uint32_t)r);
@@ -289,10 +289,11 @@ void trouble_handle(struct sched_driver *d)
 static bool has_failed(struct sched_driver *d, int r, uint64_t ctx, struct sched_abort *out)
 {
 	const struct sched_state *st = d->g->drivers[r].st;
-	uint32_t seen = d->peers[r].aborts_handled, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
+	uint32_t handled = d->peers[r].aborts_handled;
+	uint32_t n = handled < SCHED_ABORTS ? handled : SCHED_ABORTS;
 
 	/* the newest last: an abort of the run precedes the departure */
-	for (uint32_t k = seen - n; k != seen; k++) {
+	for (uint32_t k = handled - n; k != handled; k++) {
 		if (st->aborts[k % SCHED_ABORTS].ctx != ctx)
 			continue;
 		*out = st->aborts[k % SCHED_ABORTS];

@@ -119,14 +119,14 @@ int sim_card_count(struct sim *s, const struct sim_event *e)
 
 	while (link && *link && !rc) {
 		struct sim_watcher w = *(struct sim_watcher *)sim_pool_at(&s->watchers, *link);
-		uint32_t gone = *link;
+		uint32_t freed = *link;
 
 		if (w.value > value) {
 			link = &((struct sim_watcher *)sim_pool_at(&s->watchers, *link))->next;
 			continue;
 		}
 		*link = w.next;
-		sim_pool_put(&s->watchers, gone);
+		sim_pool_put(&s->watchers, freed);
 		rc = trigger(s, e->rank, w.op, w.ready, e->time, e->from);
 	}
 	return rc;
@@ -214,15 +214,15 @@ static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_
 				   .options = side->options },
 			 header;
 	bool is_overflow = side->options & GOAL_OVERFLOW, once = side->options & GOAL_ONCE,
-	     taken = false;
+	     is_matched = false;
 	int rc = 0;
 
-	while (!is_overflow && !rc && !(taken && once) &&
+	while (!is_overflow && !rc && !(is_matched && once) &&
 	       match_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
-		taken = true;
+		is_matched = true;
 		rc = count_at(s, rank, side->counter, done + DMA_PS, from);
 	}
-	return rc || (taken && once)
+	return rc || (is_matched && once)
 		       ? rc
 		       : add_entry(s, rank, is_overflow ? OVERFLOW : PRIORITY, &entry);
 }

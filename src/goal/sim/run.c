@@ -134,22 +134,22 @@ static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
 		  uint32_t peer, const struct sim_op *op, uint64_t end)
 {
-	struct sim_span span;
+	struct sim_interval interval;
 
 	if (!s->config.watch || rank < s->config.watch_first || rank >= s->config.watch_end)
 		return;
-	span = (struct sim_span){ .kind = kind,
-				  .rank = rank,
-				  .op = e->op,
-				  .peer = peer,
-				  .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
-				  .cpu = op->cpu,
-				  .nic = op->nic,
-				  .type = op->type,
-				  .bytes = op->bytes,
-				  .begin_ps = e->time,
-				  .end_ps = end };
-	s->config.watch(s->config.ctx, &span);
+	interval = (struct sim_interval){ .kind = kind,
+					  .rank = rank,
+					  .op = e->op,
+					  .peer = peer,
+					  .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
+					  .cpu = op->cpu,
+					  .nic = op->nic,
+					  .type = op->type,
+					  .bytes = op->bytes,
+					  .begin_ps = e->time,
+					  .end_ps = end };
+	s->config.watch(s->config.ctx, &interval);
 }
 
 /* Puts the event into the line of its CPU, or of its NIC, when that is busy. Returns: true when it

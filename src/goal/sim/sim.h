@@ -76,7 +76,7 @@ enum sim_relation {
 enum sim_kind { SIM_SEND, SIM_RECEIVE, SIM_LOCAL };
 
 /* An occupation of a CPU. */
-struct sim_span {
+struct sim_interval {
 	enum sim_kind kind;
 	uint32_t rank, op;           /* op: index in the rank's block; of a message, the sender's */
 	uint32_t peer;               /* send: receiver; receive: sender */
@@ -93,9 +93,9 @@ struct sim_config {
 	uint32_t cpus, nics; /* of a rank: one more than the largest number in any schedule */
 	enum sim_relation relation;
 	size_t path_bytes;           /* bytes for the critical path; 0: it is not kept */
-	/* Called for each span of ranks [watch_first, watch_end), in order of beginnings within a
-	 * rank. */
-	void (*watch)(void *ctx, const struct sim_span *span);
+	/* Called for each interval of ranks [watch_first, watch_end), in order of beginnings within
+	 * a rank. */
+	void (*watch)(void *ctx, const struct sim_interval *interval);
 	uint32_t watch_first, watch_end;
 	/* Called from time to time; not 0 stops the simulation. */
 	int (*progress)(void *ctx, uint64_t ops_done, uint64_t ops, uint64_t now_ps);
@@ -148,7 +148,7 @@ enum sim_cause {
 struct sim_step {
 	enum sim_kind kind;
 	enum sim_cause cause;
-	uint32_t rank, op, peer; /* as in struct sim_span */
+	uint32_t rank, op, peer; /* as in struct sim_interval */
 	uint32_t tag;
 	uint8_t type;            /* enum goal_type */
 	uint64_t bytes;          /* CALC: nanoseconds */

@@ -95,7 +95,7 @@ static bool slash(struct text_lexer *l)
 		return false;
 	}
 	if (end - l->at < 2 || l->at[1] != '*') {
-		set(l, TEXT_ODD, l->at, l->at + 1);
+		set(l, TEXT_INVALID, l->at, l->at + 1);
 		return true;
 	}
 	close = memmem(l->at + 2, (size_t)(end - l->at - 2), "*/", 2);
@@ -117,7 +117,7 @@ static void set_unknown(struct text_lexer *l)
 	while ((unsigned char)*l->at >= 0xc0 && p < l->source.line_end &&
 	       ((unsigned char)*p & 0xc0) == 0x80 && p - l->at < 4)
 		p++;
-	set(l, TEXT_ODD, l->at, p);
+	set(l, TEXT_INVALID, l->at, p);
 }
 
 void text_next(struct text_lexer *l)

@@ -542,10 +542,10 @@ static bool find_type(struct reading *r)
 			return true;
 		}
 	if (text_is_word(r->word, gem5))
-		return text_wrong(
-			r->p, r->word,
-			"'%s' runs in the processor simulator of LogGOPSim2, which is not here",
-			gem5);
+		return text_wrong(r->p, r->word,
+				  "'%s' runs in the processor simulator of LogGOPSim2, which "
+				  "Sluice does not have",
+				  gem5);
 	return text_unknown(r->p, r->word, "operation", op_words);
 }
 

@@ -24,7 +24,7 @@ static void skip_statement(struct text_parser *p)
 /* A binary file has these bytes, a text has none of them. */
 static bool is_binary(const struct text_lexer *l)
 {
-	unsigned char c = l->token.kind == TEXT_ODD ? (unsigned char)*l->token.start : ' ';
+	unsigned char c = l->token.kind == TEXT_INVALID ? (unsigned char)*l->token.start : ' ';
 
 	return c < ' ' || c == 0x7f;
 }
@@ -137,7 +137,7 @@ static void mark_rank_read(struct text_parser *p, const struct text_token *t, ui
 		return;
 	}
 	p->ranks_read[word] |= 1ull << rank % 64;
-	p->seen_count++;
+	p->read_count++;
 }
 
 /* "3 {" after "rank": begins that rank. Problems inside a wrong rank are reported too. */
@@ -278,13 +278,13 @@ static void missing(struct text_parser *p)
 		text_wrong_at(p, 0, 0, "the text is empty: a program begins with 'num_ranks N'");
 		return;
 	}
-	if (p->seen_count == p->ranks)
+	if (p->read_count == p->ranks)
 		return;
 	while (r / 64 < p->ranks_read_words && p->ranks_read[r / 64] >> r % 64 & 1)
 		r++;
 	text_wrong_at(p, 0, 0,
 		      "rank %u has no block, as %u of %u; one with nothing to do is 'rank %u { }'",
-		      r, p->ranks - p->seen_count, p->ranks, r);
+		      r, p->ranks - p->read_count, p->ranks, r);
 }
 
 static void program(struct text_parser *p)

@@ -31,8 +31,8 @@ enum text_kind {
 	TEXT_NUMBER, /* [0-9]+ */
 	TEXT_END,    /* end of a line, or ';' */
 	TEXT_EOF,
-	TEXT_MARK, /* one of { } : , + - [ ] */
-	TEXT_ODD,  /* a byte that begins no token */
+	TEXT_MARK,    /* one of { } : , + - [ ] */
+	TEXT_INVALID, /* a byte that begins no token */
 };
 
 struct text_token {
@@ -137,7 +137,7 @@ struct text_parser {
 	bool has_ranks;
 	uint64_t *ranks_read; /* one bit for each rank that had a block */
 	size_t ranks_read_words;
-	uint32_t seen_count;
+	uint32_t read_count;
 	uint32_t problem_count, problems_before; /* all problems; those before the current rank */
 	uint64_t rank_line;                      /* where the current rank begins */
 	int error; /* out of memory, or result of a callback: parsing ends */

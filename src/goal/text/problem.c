@@ -62,7 +62,7 @@ static const char *name_of(const struct text_token *t, char *buf, size_t cap)
 		return "the end of the text";
 	if (t->kind == TEXT_END)
 		return t->bytes ? "';'" : "the end of the line";
-	if (t->kind == TEXT_ODD && (unsigned char)*t->start < ' ')
+	if (t->kind == TEXT_INVALID && (unsigned char)*t->start < ' ')
 		snprintf(buf, cap, "byte 0x%02x", (unsigned char)*t->start);
 	else
 		snprintf(buf, cap, "'%.*s%s'", (int)base_min_u64(t->bytes, SHOWN), t->start,

@@ -11,7 +11,7 @@ __thread int scratch_error __attribute__((tls_model("initial-exec")));
  * locks of its own when it calls delete_comm(). */
 static struct {
 	pthread_mutex_t lock;
-	bool is_made, is_gone;
+	bool is_made, is_freed;
 	MPI_Comm comm;
 	pthread_mutex_t turn; /* held while a thread communicates on comm */
 } scratch = { .lock = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_MUTEX_INITIALIZER };
@@ -52,7 +52,7 @@ int scratch_comm(MPI_Comm *out)
 
 	pthread_mutex_lock(&scratch.lock);
 	bypass++;
-	if (scratch.is_gone)
+	if (scratch.is_freed)
 		rc = -ESHUTDOWN;
 	else if (!scratch.is_made)
 		rc = make_locked();
@@ -80,7 +80,7 @@ void scratch_free(void)
 	if (scratch.is_made)
 		host.Comm_free(&scratch.comm);
 	scratch.is_made = false;
-	scratch.is_gone = true;
+	scratch.is_freed = true;
 	bypass--;
 	pthread_mutex_unlock(&scratch.lock);
 }

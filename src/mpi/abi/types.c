@@ -219,27 +219,27 @@ static int examine(MPI_Datatype datatype, struct types_shape *out)
 	return 0;
 }
 
-static bool is_kept(MPI_Datatype datatype, struct types_shape *out, int *rc)
+static bool is_cached(MPI_Datatype datatype, struct types_shape *out, int *rc)
 {
-	struct types_shape *kept = NULL;
+	struct types_shape *cached = NULL;
 	int found = 0;
 
-	*rc = host.Type_get_attr(datatype, type_keyval, &kept, &found) ? -EINVAL : 0;
+	*rc = host.Type_get_attr(datatype, type_keyval, &cached, &found) ? -EINVAL : 0;
 	if (!*rc && found)
-		*out = *kept;
+		*out = *cached;
 	return found;
 }
 
-static int keep(MPI_Datatype datatype, const struct types_shape *shape)
+static int cache(MPI_Datatype datatype, const struct types_shape *shape)
 {
-	struct types_shape *kept = malloc(sizeof(*kept));
+	struct types_shape *cached = malloc(sizeof(*cached));
 
-	if (!kept)
+	if (!cached)
 		return -ENOMEM;
-	*kept = *shape;
-	if (!host.Type_set_attr(datatype, type_keyval, kept))
+	*cached = *shape;
+	if (!host.Type_set_attr(datatype, type_keyval, cached))
 		return 0;
-	free(kept);
+	free(cached);
 	return -EIO;
 }
 
@@ -248,14 +248,14 @@ static int recall(MPI_Datatype datatype, struct types_shape *out)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	int rc = ensure_keyval();
 
-	if (rc || is_kept(datatype, out, &rc) || rc)
+	if (rc || is_cached(datatype, out, &rc) || rc)
 		return rc;
 	/* one thread at a time: the cached shape lives as long as the datatype */
 	pthread_mutex_lock(&lock);
-	if (!is_kept(datatype, out, &rc) && !rc) {
+	if (!is_cached(datatype, out, &rc) && !rc) {
 		rc = examine(datatype, out);
 		if (!rc)
-			keep(datatype, out); /* without the attribute the next call probes again */
+			cache(datatype, out); /* without the attribute the next call probes again */
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;

@@ -11,13 +11,12 @@
 #include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
-#define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define NOT_SERVED "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW                                                                                     \
-	"it wins in buffers that are used again only, which these are not on all ranks so far"
+#define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
-#define IS_WRONG "its arguments name nothing that can be moved"
+#define IS_WRONG "the arguments describe no data to move"
 
 static bool has_root(enum coll kind)
 {
@@ -29,7 +28,7 @@ static bool has_root(enum coll kind)
 
 /* Finds the communicator's state. Local. Returns: false: pass the call on, or, with *rc set, the
  * host MPI has already reported an error. */
-static bool look_at_comm(struct coll_op *t, int *rc)
+static bool check_comm(struct coll_op *t, int *rc)
 {
 	const struct coll_args *args = &t->args;
 	struct comm_state *cs;
@@ -39,7 +38,8 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 	*rc = comm_state_get(args->comm, &cs);
 	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
 	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
-		return trace_rejected("not inside a group of at least two ranks");
+		return trace_rejected(
+			"no intracommunicator of two ranks or more, or no valid root");
 	if (cs->is_decided && !cs->rt && !cs->multinode)
 		return trace_rejected(NOT_SERVED);
 	t->cs = cs;
@@ -48,7 +48,7 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 }
 
 /* Interprets MPI_IN_PLACE: see struct coll_call. */
-static void look_at_place(struct coll_op *t)
+static void resolve_in_place(struct coll_op *t)
 {
 	struct coll_args *args = &t->args;
 	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
@@ -65,7 +65,7 @@ static void look_at_place(struct coll_op *t)
 }
 
 /* Returns: whether the gate admits calls of this size. */
-static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
+static bool gate_admits(const struct coll_gate *gate, uint64_t bytes)
 {
 	switch (policy_admit(gate, bytes)) {
 	case ADMIT_NOT_SMALL:
@@ -89,15 +89,15 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	if (own && !is_admitted(gate, own_bytes))
+	if (own && !gate_admits(gate, own_bytes))
 		return false;
-	if (!look_at_comm(t, rc))
+	if (!check_comm(t, rc))
 		return false;
-	look_at_place(t);
+	resolve_in_place(t);
 	if (!bufrefs_init(t))
 		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (!is_admitted(gate, t->bytes))
+	if (!gate_admits(gate, t->bytes))
 		return false;
 	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
 	       trace_rejected(IS_WRONG);
@@ -125,7 +125,7 @@ int coll_prepare(struct coll_op *t)
 }
 
 /* Turns rt's result into the program's, through the communicator's error handler. */
-static int conclude(MPI_Comm comm, int err)
+static int report(MPI_Comm comm, int err)
 {
 	int code = err == -EREMOTEIO ? abi.err_truncate
 		   : err == -ENOMEM  ? abi.err_no_mem
@@ -139,7 +139,7 @@ static int conclude(MPI_Comm comm, int err)
 
 /* Sluice has executed the other ranks' parts. The host MPI copies the root's part of the gather
  * and reports its error. */
-static int conclude_odd(const struct coll_op *t)
+static int report_mismatch(const struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
 	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
@@ -147,7 +147,7 @@ static int conclude_odd(const struct coll_op *t)
 	int rc;
 
 	if (scratch_comm(&scratch))
-		return conclude(t->args.comm, -EIO);
+		return report(t->args.comm, -EIO);
 	bypass++;
 	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
 						   (char *)recv->at + at, recv->count, recv->type,
@@ -158,21 +158,21 @@ static int conclude_odd(const struct coll_op *t)
 	return rc;
 }
 
-static int conclude_both(const struct coll_op *t, int err, int sides)
+static int report_both(const struct coll_op *t, int err, int sides)
 {
 	if (!err)
 		err = sides;
-	return !err && t->has_root_mismatch ? conclude_odd(t) : conclude(t->args.comm, err);
+	return !err && t->has_root_mismatch ? report_mismatch(t) : report(t->args.comm, err);
 }
 
-int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
+int coll_complete(struct coll_op *t, int err) { return report_both(t, err, bufrefs_close(t)); }
 
 int coll_complete_turn(struct coll_op *t, int err)
 {
-	return conclude_both(t, err, bufrefs_flush(t));
+	return report_both(t, err, bufrefs_flush(t));
 }
 
-void coll_count_decision(enum coll kind, bool is_taken)
+void coll_count_decision(enum coll kind, bool is_admitted)
 {
 	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
@@ -181,13 +181,13 @@ void coll_count_decision(enum coll kind, bool is_taken)
 #undef X
 		},
 		{
-#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_ADMITTED,
 			COLL_LIST(X)
 #undef X
 		},
 	};
 
-	base_count(counters[is_taken][kind], 1);
+	base_count(counters[is_admitted][kind], 1);
 }
 
 /* A call that gains from Sluice only when its buffers are used again: the program may never
@@ -205,7 +205,7 @@ static int prepare_and_run(struct coll_op *t)
 {
 	int err = coll_prepare(t), ret;
 
-	ret = rt_takes(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;

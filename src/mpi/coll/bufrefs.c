@@ -120,7 +120,7 @@ static MPI_Count sum_of(const struct bufref *s)
 }
 
 /* Checks parts with a datatype each. */
-static bool looks_right_parts(struct bufref *s)
+static bool are_valid_parts(struct bufref *s)
 {
 	struct types_shape shape;
 	MPI_Datatype type;
@@ -146,13 +146,13 @@ static bool gets_none(const struct coll_op *t, const struct bufref *s)
 }
 
 /* Checks whether the host MPI accepts a buffer, and describes its shape. */
-static bool looks_right(const struct coll_op *t, struct bufref *s)
+static bool is_valid(const struct coll_op *t, struct bufref *s)
 {
 	const struct arg_buf *given = s->given;
 	MPI_Count count = given->count;
 
 	if (given->form == ARG_PARTS)
-		return looks_right_parts(s);
+		return are_valid_parts(s);
 	if (given->form >= ARG_PART)
 		count = sum_of(s);
 	if (count < 0 || (!count && !allows_none(t->args.kind)) ||
@@ -232,7 +232,7 @@ bool bufrefs_init(struct coll_op *t)
 
 /* The root's own part of a gather may not fit its place; Sluice still executes the parts of the
  * other ranks. */
-static bool looks_right_odd(struct coll_op *t)
+static bool is_valid_own_part(struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send;
 
@@ -247,8 +247,8 @@ static bool looks_right_odd(struct coll_op *t)
 
 bool bufrefs_check(struct coll_op *t)
 {
-	if (!looks_right_odd(t) || (t->send.is_used && !looks_right(t, &t->send)) ||
-	    (t->recv.is_used && !looks_right(t, &t->recv)))
+	if (!is_valid_own_part(t) || (t->send.is_used && !is_valid(t, &t->send)) ||
+	    (t->recv.is_used && !is_valid(t, &t->recv)))
 		return false;
 	return t->in_place || !t->send.is_used || !t->recv.is_used || !is_alias_refused(&t->args);
 }

@@ -15,7 +15,7 @@ static struct {
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
 	struct comm_state *comms;
-	struct comm_state *gone; /* states that still hold objects of the host MPI */
+	struct comm_state *freed; /* states that still hold objects of the host MPI */
 } session = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 const struct multinode_ops *multinode;
@@ -23,7 +23,7 @@ const struct multinode_ops *multinode;
 static _Atomic bool has_keyvals; /* release by session_start(), acquire by comm_state_get() */
 
 static void end_pending(struct comm_state *cs);
-static void end_wanting(struct comm_state *cs);
+static void cancel_connect(struct comm_state *cs);
 static void tidy(void);
 
 /* ---- stop -------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 		if (cs->multinode)
 			multinode->destroy(cs->multinode);
 		end_pending(cs);
-		end_wanting(cs);
+		cancel_connect(cs);
 		cs->rt = cs->lanes = NULL;
 		cs->multinode = NULL;
 		cs->is_decided = cs->is_lanes_decided = true;
@@ -95,27 +95,27 @@ static void destroy_comm(struct comm_state *cs)
 	if (cs->multinode)
 		multinode->close(cs->multinode);
 	cs->rt = cs->lanes = NULL;
-	end_wanting(cs);
+	cancel_connect(cs);
 	pthread_mutex_lock(&session.lock);
-	cs->next = session.gone;
-	session.gone = cs;
+	cs->next = session.freed;
+	session.freed = cs;
 	pthread_mutex_unlock(&session.lock);
 }
 
 static void tidy(void)
 {
-	struct comm_state *gone, *next;
+	struct comm_state *freed, *next;
 
 	pthread_mutex_lock(&session.lock);
-	gone = session.gone;
-	session.gone = NULL;
+	freed = session.freed;
+	session.freed = NULL;
 	pthread_mutex_unlock(&session.lock);
-	for (; gone; gone = next) {
-		next = gone->next;
-		if (gone->multinode)
-			multinode->destroy(gone->multinode);
-		end_pending(gone);
-		free(gone);
+	for (; freed; freed = next) {
+		next = freed->next;
+		if (freed->multinode)
+			multinode->destroy(freed->multinode);
+		end_pending(freed);
+		free(freed);
 	}
 }
 
@@ -157,7 +157,7 @@ void comm_state_unref(struct comm_state *cs)
 
 /* ---- start ------------------------------------------------------------------------------- */
 
-static bool is_world_there(void)
+static bool is_initialized(void)
 {
 	int initialized = 0, finalized = 0;
 
@@ -183,7 +183,7 @@ void session_start(void)
 
 	pthread_mutex_lock(&session.lock);
 	bypass++;
-	if (!session.is_started && !session.is_stopped && is_world_there()) {
+	if (!session.is_started && !session.is_stopped && is_initialized()) {
 		session.is_started = true;
 		host.Comm_rank(abi.comm_world, &rank);
 		session.is_multiple = !host.Query_thread(&provided) &&
@@ -434,11 +434,11 @@ bool comm_state_is_freed(struct comm_state *cs)
 
 /* ---- credit of nonblocking calls ------------------------------------------------------------ */
 
-void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
+void comm_state_add_credit(struct comm_state *cs, uint32_t credit)
 {
 	pthread_mutex_lock(&session.lock);
 	if (!cs->is_connect_due && !cs->is_decided) {
-		cs->connect_credit += wish;
+		cs->connect_credit += credit;
 		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
 		if (cs->is_connect_due)
 			rt_intercept_ref();
@@ -446,7 +446,7 @@ void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
 	pthread_mutex_unlock(&session.lock);
 }
 
-static void end_wanting(struct comm_state *cs)
+static void cancel_connect(struct comm_state *cs)
 {
 	if (cs->is_connect_due)
 		rt_intercept_unref();
@@ -465,6 +465,6 @@ void comm_state_sync(MPI_Comm comm)
 		return;
 	comm_state_connect(cs);
 	pthread_mutex_lock(&session.lock);
-	end_wanting(cs);
+	cancel_connect(cs);
 	pthread_mutex_unlock(&session.lock);
 }

@@ -20,6 +20,6 @@ bool traced_begin_on(struct traced *t, MPI_Datatype datatype, MPI_Count count,
 	t->is_call = true;
 	trace_call_begin(t->name, t->site, __builtin_frame_address(0));
 	if (is_off)
-		trace_rejected("collectives of its kind are switched off");
+		trace_rejected("SLUICE_COLL turns this collective off");
 	return false;
 }

@@ -41,7 +41,7 @@
 #include "functions.h"
 #include "mpi/abi/abi.h"
 
-#define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_LOOK_COUNT)
+#define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_OBSERVED_COUNT)
 
 /* Targets of an exported function in a process whose host MPI Sluice serves. */
 struct front_way {
@@ -51,7 +51,7 @@ struct front_way {
 
 /* Defined by wrappers.c and observe.c. */
 extern const struct front_way front_wrapped[FRONT_WRAPPED_COUNT];
-extern const struct front_way observe_ways[FRONT_LOOK_COUNT];
+extern const struct front_way observe_ways[FRONT_OBSERVED_COUNT];
 /* Stands for a function that the host MPI lacks. Returns: an error on MPI_COMM_WORLD, as the host
  * MPI would report it. */
 int front_lacking(void);
@@ -59,7 +59,7 @@ int front_lacking(void);
 /* The parts of Sluice that serve one ABI. */
 struct front_abi {
 	abi_driver *driver;
-	void *const *gates; /* in the order of FRONT_TAKEN */
+	void *const *gates; /* in the order of FRONT_COLLECTIVES */
 };
 extern void *const gates_mpich[], *const gates_ompi[], *const gates_std[]; /* gate_*.c */
 

@@ -23,9 +23,10 @@ static inline uint64_t gate_bound(MPI_Datatype datatype)
 {
 	uintptr_t type = (uintptr_t)datatype;
 
-	if (abi_size_is_exact(&gate_facts, type))
+	if (base_likely(abi_size_is_exact(&gate_facts, type)))
 		return abi_exact_size(&gate_facts, type);
-	return abi_range_has(&GATE_TYPES[0], type) || abi_range_has(&GATE_TYPES[1], type)
+	return base_likely(abi_range_has(&GATE_TYPES[0], type)) ||
+			       abi_range_has(&GATE_TYPES[1], type)
 		       ? ABI_LARGEST_BYTES
 		       : 0;
 }
@@ -59,10 +60,10 @@ static inline bool gate_is_passed(MPI_Datatype datatype, uint64_t count,
 	_Static_assert(                                                                            \
 		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(host.name)),     \
 		"wrap_" #name " is not as functions.table says");
-FRONT_TAKEN(X)
+FRONT_COLLECTIVES(X)
 #undef X
 
-/* The gates, in the order of FRONT_TAKEN. */
+/* The gates, in the order of FRONT_COLLECTIVES. */
 #define GATES(name) (void *)wrap_##name,
 
 #endif

@@ -5,4 +5,4 @@
 #include "mpi/abi/mpich.h"
 #include "mpi/front/gate.h"
 
-void *const gates_mpich[] = { FRONT_TAKEN(GATES) };
+void *const gates_mpich[] = { FRONT_COLLECTIVES(GATES) };

@@ -5,4 +5,4 @@
 #include "mpi/abi/ompi.h"
 #include "mpi/front/gate.h"
 
-void *const gates_ompi[] = { FRONT_TAKEN(GATES) };
+void *const gates_ompi[] = { FRONT_COLLECTIVES(GATES) };

@@ -5,4 +5,4 @@
 #include "mpi/abi/std.h"
 #include "mpi/front/gate.h"
 
-void *const gates_std[] = { FRONT_TAKEN(GATES) };
+void *const gates_std[] = { FRONT_COLLECTIVES(GATES) };

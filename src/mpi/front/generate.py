@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Generate the trampolines, tables and wrappers of the functions in functions.table.
 
-usage: generate.py {trampolines|slots|host|signatures|collectives|gates|look|narrow} functions.table OUTPUT
+usage: generate.py {trampolines|slots|host|signatures|collectives|gates|observe|narrow} functions.table OUTPUT
 """
 import re
 import sys
@@ -20,16 +20,16 @@ def listed(name, comment, entries):
 
 def slots(functions):
     """functions.h: numbers and names, for code without MPI types."""
-    written = [f for f in functions if f.kind in table.WRITTEN + table.TAKEN]
+    written = [f for f in functions if f.kind in table.WRITTEN + table.COLLECTIVES]
     made = [f for f in functions if f.kind in table.MADE]
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of wrappers.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
     out += listed('FRONT_WRITTEN(X)', 'X(name): the first of them, which wrappers.c defines itself',
                   [f.name for f in written if f.kind in table.WRITTEN])
-    out += listed('FRONT_TAKEN(X)', 'X(name): the collectives',
-                  [f.name for f in written if f.kind in table.TAKEN])
-    out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
+    out += listed('FRONT_COLLECTIVES(X)', 'X(name): the collectives',
+                  [f.name for f in written if f.kind in table.COLLECTIVES])
+    out += listed('FRONT_OBSERVED(X)', 'X(name): the wrappers of observers.h', [f.name for f in made])
     out += listed('FRONT_REAL(X)',
                   'X(name, other name or name, required) in the order of struct host_functions, '
                   'which begins with the exported ones',
@@ -39,7 +39,7 @@ def slots(functions):
     out += listed('FRONT_SIGNATURES(X)', 'X(name, since): the MPI that surely has it, 3 or 4',
                   [f'{f.name}, {f.since}' for f in functions])
     out += [f'#define FRONT_WRITTEN_COUNT {sum(f.kind in table.WRITTEN for f in written)}',
-            f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
+            f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_OBSERVED_COUNT {len(made)}',
             f'#define FRONT_REAL_COUNT {len(functions)}', '', '#endif', '']
     return '\n'.join(out)
 
@@ -72,7 +72,7 @@ def host(functions):
     return '\n'.join([C_HEAD, 'struct host_functions {',
                       *[f'\t{f.ret} (*{f.name})({neutral_args(f)});' for f in functions], '};', '',
                       *[f'{f.ret} request_{f.name}({neutral_args(f)});' for f in requests], '',
-                      *[f'int {large_args(f)};' for f in functions if f.kind in table.TAKEN], ''])
+                      *[f'int {large_args(f)};' for f in functions if f.kind in table.COLLECTIVES], ''])
 
 
 def signatures(functions):
@@ -82,7 +82,7 @@ def signatures(functions):
                       '};', ''])
 
 
-# ---- look.h: included by observe.c -----------------------------------------------------------------
+# ---- observers.h: included by observe.c -----------------------------------------------------------------
 
 def observation(term):
     """The statement that completes what one term names."""
@@ -106,14 +106,14 @@ def callee(function, by_name):
     return f'host.{function.name}'
 
 
-def look_body(f, call):
-    meet = [t for t in f.terms if t.verb == 'meet']
+def observe_body(f, call):
+    sync = [t for t in f.terms if t.verb == 'sync']
     lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
-             '\t\tcomm_state_sync(comm);'] if meet else []
+             '\t\tcomm_state_sync(comm);'] if sync else []
     lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
-    lines += canonical(f) if not meet else []
+    lines += canonical(f) if not sync else []
     for term in f.terms:
-        lines += observation(term) if term not in meet else []
+        lines += observation(term) if term not in sync else []
     return lines + [f'\treturn HOST_CALL({call});']
 
 
@@ -149,12 +149,12 @@ def made_body(f, call):
             f'\trc = HOST_CALL({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body,
-          'made': made_body}
+BODIES = {'observe': observe_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body,
+          'drop': drop_body, 'made': made_body}
 
 
-def look(functions):
-    """look.h: a wrapper for each function that can observe pending operations."""
+def observers(functions):
+    """observers.h: a wrapper for each function that can observe pending operations."""
     out, ways = [C_HEAD], []
     for f in functions:
         if f.kind not in table.MADE:
@@ -162,9 +162,9 @@ def look(functions):
         call = f'{callee(f, functions)}({f.passed})'
         name = f'{f.kind}_{f.name}'
         out += [f'static {f.ret} {name}({neutral_args(f)})', '{', *BODIES[f.kind](f, call), '}', '']
-        plain = 'NULL' if f.kind in ('look', 'held') else f'(void *){name}'
+        plain = 'NULL' if f.kind in ('observe', 'held') else f'(void *){name}'
         ways.append(f'\t{{ {plain}, (void *){name} }},')
-    return '\n'.join([*out, 'const struct front_way observe_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
+    return '\n'.join([*out, 'const struct front_way observe_ways[FRONT_OBSERVED_COUNT] = {', *ways, '};', ''])
 
 
 # ---- collectives.h: included by wrappers.c -------------------------------------------------------------
@@ -205,9 +205,11 @@ def args(f):
     return ['\tstruct coll_args args = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
-def is_passed(form, term, gate, prefix):
-    args = f'{term.args[2]}, (uint64_t){term.args[1]}'
-    if form == 'blocking':
+def is_passed(f, term, gate, prefix):
+    """A negative int becomes a large count: the gate needs no check for products that overflow."""
+    is_int = any(p.name == term.args[1] and p.type == 'int' for p in f.parameters)
+    args = f'{term.args[2]}, ({"uint32_t" if is_int else "uint64_t"}){term.args[1]}'
+    if form_of(f)[1] == 'blocking':
         return f'{prefix}_is_small({args}, {gate}.gate)'
     return f'{prefix}_is_passed({args}, &{gate})'
 
@@ -222,15 +224,15 @@ def gate(f, prefix):
     if not counted:
         return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
-        return is_passed(form, f.terms[-1], name, prefix)
+        return is_passed(f, f.terms[-1], name, prefix)
     # Only the root knows which buffer is significant. Where the other buffer looks large, the full check
     # gives the right result.
     here, there = sorted(f.terms, key=lambda t: t.root)
     if there.root:
         return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || '
-                f'{is_passed(form, here, name, prefix)}) &&\n'
-                f'\t    (!{there.args[1]} || {is_passed(form, there, name, prefix)})')
-    return is_passed(form, f.terms[-1], name, prefix)
+                f'{is_passed(f, here, name, prefix)}) &&\n'
+                f'\t    (!{there.args[1]} || {is_passed(f, there, name, prefix)})')
+    return is_passed(f, f.terms[-1], name, prefix)
 
 
 def execute_or_pass(f, call):
@@ -273,7 +275,7 @@ def collectives(functions):
     """collectives.h: wrappers of the collectives that Sluice may execute."""
     out = [C_HEAD, '#include "mpi/request/request.h"', '']
     for f in functions:
-        if f.kind in table.TAKEN:
+        if f.kind in table.COLLECTIVES:
             out += collective(f)
     return '\n'.join(out)
 
@@ -284,7 +286,7 @@ def gates(functions):
     """gates.h: wrap_X, which the program calls while nothing is pending."""
     out = [C_HEAD]
     for f in functions:
-        if f.kind in table.TAKEN:
+        if f.kind in table.COLLECTIVES:
             out += [f'static int wrap_{f.name}({neutral_args(f)})', '{',
                     f'\tif (base_likely({gate(f, "gate")}))',
                     f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
@@ -361,7 +363,7 @@ def narrow(functions):
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
               'host': host, 'signatures': signatures, 'collectives': collectives,
-              'gates': gates, 'look': look, 'narrow': narrow}
+              'gates': gates, 'observe': observers, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

@@ -17,7 +17,7 @@ struct image {
 };
 
 struct image_list {
-	size_t count, seen;
+	size_t count, objects;
 	uintptr_t program_lo, program_hi;
 	struct image images[CANDIDATES_MAX];
 };
@@ -53,7 +53,7 @@ static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 	const char *name = base_name(info->dlpi_name);
 	struct image *image;
 
-	if (!list->seen++) /* the executable comes first */
+	if (!list->objects++) /* the executable comes first */
 		image_range(info, &list->program_lo, &list->program_hi);
 	if (strncmp(name, "libmpi", 6) || !strstr(name, ".so") ||
 	    strlen(info->dlpi_name) >= sizeof(image->path) || list->count == CANDIDATES_MAX)

@@ -20,7 +20,7 @@ enum {
 	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs */
 	NARROW_ALL_RANKS = INT_MIN, /* as a root: the argument is significant on every rank */
 	LISTS_MAX = 4,    /* counts and displacements, sent and received */
-	LISTS_KEPT = 4096, /* lists of nonblocking calls; the oldest is freed first */
+	LISTS_HELD = 4096, /* lists of nonblocking calls; the oldest is freed first */
 };
 
 struct narrow_call {
@@ -51,7 +51,7 @@ static void *narrow_base(struct narrow_call *call, _Atomic(void *) *known, const
 }
 
 /* Returns: whether the arguments of this buffer are significant. MPI_IN_PLACE is 1 or -1. */
-static bool is_looked_at(struct narrow_call *call, const void *at, int root)
+static bool is_significant(struct narrow_call *call, const void *at, int root)
 {
 	if ((uintptr_t)at + 1 <= 2 && at)
 		return false;
@@ -64,23 +64,23 @@ static int narrow_int(struct narrow_call *call, const void *at, int root, int64_
 		return -1;
 	if (value <= INT_MAX)
 		return (int)value;
-	if (is_looked_at(call, at, root))
+	if (is_significant(call, at, root))
 		call->failed = ERR_COUNT;
 	return 0;
 }
 
 /* Keeps a list, and frees the oldest one. */
-static void keep_list(int *list)
+static void hold_list(int *list)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static int *kept[LISTS_KEPT];
+	static int *held[LISTS_HELD];
 	static unsigned next;
 	int *oldest;
 
 	pthread_mutex_lock(&lock);
-	oldest = kept[next];
-	kept[next] = list;
-	next = (next + 1) % LISTS_KEPT;
+	oldest = held[next];
+	held[next] = list;
+	next = (next + 1) % LISTS_HELD;
 	pthread_mutex_unlock(&lock);
 	free(oldest);
 }
@@ -90,7 +90,7 @@ static int *narrow_list(struct narrow_call *call, const void *at, int root, cons
 {
 	int n = -1, *list;
 
-	if (call->failed || !wide || !is_looked_at(call, at, root))
+	if (call->failed || !wide || !is_significant(call, at, root))
 		return NULL;
 	n = front_count(call->comm, which);
 	list = n < 0 ? NULL : malloc(((size_t)n + 1) * sizeof(*list));
@@ -111,7 +111,7 @@ static int narrow_end(struct narrow_call *call, int rc)
 {
 	for (int i = 0; i < call->n; i++) {
 		if (call->is_later && !rc)
-			keep_list(call->lists[i]);
+			hold_list(call->lists[i]);
 		else
 			free(call->lists[i]);
 	}

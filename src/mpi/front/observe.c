@@ -14,7 +14,7 @@
 #include "mpi/request/persistent_bufs.h"
 
 /* Bytes of the program's memory that a call names; nothing while lo >= hi. */
-struct span {
+struct range {
 	uintptr_t lo, hi;
 	bool is_unknown;
 };
@@ -22,26 +22,26 @@ struct span {
 /* Addresses as the host MPI computes them: signed. FAR lies outside the address space. */
 #define FAR ((__int128)1 << 62)
 
-static void hier_add(struct span *span, __int128 lo, __int128 hi)
+static void add_range(struct range *range, __int128 lo, __int128 hi)
 {
 	if (lo >= hi)
 		return;
 	if (lo < 0 || hi > FAR) {
-		span->is_unknown = true;
+		range->is_unknown = true;
 		return;
 	}
-	if (span->lo >= span->hi || (uintptr_t)lo < span->lo)
-		span->lo = (uintptr_t)lo;
-	if ((uintptr_t)hi > span->hi)
-		span->hi = (uintptr_t)hi;
+	if (range->lo >= range->hi || (uintptr_t)lo < range->lo)
+		range->lo = (uintptr_t)lo;
+	if ((uintptr_t)hi > range->hi)
+		range->hi = (uintptr_t)hi;
 }
 
-static void complete(const struct span *span)
+static void complete(const struct range *range)
 {
-	if (span->is_unknown)
+	if (range->is_unknown)
 		rt_complete_all();
-	else if (span->lo < span->hi)
-		rt_complete_range((const void *)span->lo, span->hi - span->lo);
+	else if (range->lo < range->hi)
+		rt_complete_range((const void *)range->lo, range->hi - range->lo);
 }
 
 struct layout {
@@ -57,27 +57,27 @@ static bool layout_of(MPI_Datatype datatype, struct layout *out)
 }
 
 /* Adds n elements from `offset` bytes after `at`. Extents may be negative. */
-static void add_elements(struct span *span, const void *at, __int128 offset, __int128 n,
+static void add_elements(struct range *range, const void *at, __int128 offset, __int128 n,
 			 const struct layout *layout)
 {
 	__int128 first = (__int128)(intptr_t)at + offset + layout->true_lb;
 	__int128 last = first + (n - 1) * layout->extent;
 
 	if (n > 0 && layout->true_extent > 0)
-		hier_add(span, first < last ? first : last,
+		add_range(range, first < last ? first : last,
 			 (first < last ? last : first) + layout->true_extent);
 }
 
-static void add_buf(struct span *span, const void *at, __int128 n, MPI_Datatype datatype)
+static void add_buf(struct range *range, const void *at, __int128 n, MPI_Datatype datatype)
 {
 	struct layout layout;
 
 	if (n <= 0 || at == abi.in_place)
 		return;
 	if (layout_of(datatype, &layout))
-		add_elements(span, at, 0, n, &layout);
+		add_elements(range, at, 0, n, &layout);
 	else
-		span->is_unknown = true;
+		range->is_unknown = true;
 }
 
 void observe_all(void)
@@ -92,10 +92,10 @@ static void observe_reap(void)
 
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype)
 {
-	struct span span = { 0 };
+	struct range range = { 0 };
 
-	add_buf(&span, at, count, datatype);
-	complete(&span);
+	add_buf(&range, at, count, datatype);
+	complete(&range);
 }
 
 void observe_bytes(const void *at, MPI_Count bytes)
@@ -107,17 +107,17 @@ void observe_bytes(const void *at, MPI_Count bytes)
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
 		  enum members which)
 {
-	struct span span = { 0 };
+	struct range range = { 0 };
 	int n;
 
 	if (count <= 0 || at == abi.in_place)
 		return;
 	n = members_count(comm, which);
 	if (n < 0)
-		span.is_unknown = true;
+		range.is_unknown = true;
 	else
-		add_buf(&span, at, (__int128)count * n, datatype);
-	complete(&span);
+		add_buf(&range, at, (__int128)count * n, datatype);
+	complete(&range);
 }
 
 /* ---- one count for each --------------------------------------------------------------------- */
@@ -138,46 +138,46 @@ void observe_part(const void *at, struct list counts, struct list displs,
 			 MPI_Datatype datatype, MPI_Comm comm, enum members which)
 {
 	int n = count_all(at, counts, displs, comm, which);
-	struct span span = { .is_unknown = n < 0 };
+	struct range range = { .is_unknown = n < 0 };
 	struct layout layout;
 
 	if (n > 0 && !layout_of(datatype, &layout))
-		span.is_unknown = true;
-	for (int i = 0; i < n && !span.is_unknown; i++)
-		add_elements(&span, at, (__int128)list_get(displs, i) * layout.extent,
+		range.is_unknown = true;
+	for (int i = 0; i < n && !range.is_unknown; i++)
+		add_elements(&range, at, (__int128)list_get(displs, i) * layout.extent,
 			     list_get(counts, i), &layout);
-	complete(&span);
+	complete(&range);
 }
 
 void observe_parts(const void *at, struct list counts, struct list displs,
 			  const void *datatypes, MPI_Comm comm, enum members which)
 {
 	int n = count_all(at, counts, displs, comm, which);
-	struct span span = { .is_unknown = n < 0 || (n > 0 && !datatypes) };
+	struct range range = { .is_unknown = n < 0 || (n > 0 && !datatypes) };
 	struct layout layout;
 
-	for (int i = 0; i < n && !span.is_unknown; i++) {
+	for (int i = 0; i < n && !range.is_unknown; i++) {
 		if (list_get(counts, i) <= 0)
 			continue;
 		if (layout_of(abi_handle_get(datatypes, i), &layout))
-			add_elements(&span, at, list_get(displs, i), list_get(counts, i), &layout);
+			add_elements(&range, at, list_get(displs, i), list_get(counts, i), &layout);
 		else
-			span.is_unknown = true;
+			range.is_unknown = true;
 	}
-	complete(&span);
+	complete(&range);
 }
 
 void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
 			enum members which)
 {
 	int n = count_all(at, counts, counts, comm, which);
-	struct span span = { .is_unknown = n < 0 };
+	struct range range = { .is_unknown = n < 0 };
 	__int128 sum = 0;
 
 	for (int i = 0; i < n; i++)
 		sum += list_get(counts, i);
-	add_buf(&span, at, sum, datatype);
-	complete(&span);
+	add_buf(&range, at, sum, datatype);
+	complete(&range);
 }
 
 /* ---- requests, windows ------------------------------------------------------------------- */
@@ -186,15 +186,15 @@ static void observe_keep(const void *request, const void *at, MPI_Count count,
 			 MPI_Datatype datatype)
 {
 	uintptr_t handle = (uintptr_t)abi_handle_get(request, 0);
-	struct span span = { 0 };
+	struct range range = { 0 };
 
 	if (!rt_is_on())
 		return;
-	add_buf(&span, at, count, datatype);
-	if (span.is_unknown)
+	add_buf(&range, at, count, datatype);
+	if (range.is_unknown)
 		persistent_buf_drop(handle);
 	else
-		persistent_buf_set(handle, span.lo, span.hi - span.lo);
+		persistent_buf_set(handle, range.lo, range.hi - range.lo);
 }
 
 static void observe_drop(const void *request)
@@ -227,4 +227,4 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 
 /* ---- the wrappers ------------------------------------------------------------------------ */
 
-#include "look.h"
+#include "observers.h"

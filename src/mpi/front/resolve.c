@@ -22,13 +22,13 @@ extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden"
 static const struct {
 	const char *name;
 	bool is_init;
-	bool is_taken; /* a wrapper needs the runtime */
+	bool needs_runtime;
 } exported[FRONT_EXPORTED_COUNT] = {
 #define X(name, is_init) { "PMPI_" #name, is_init, !is_init },
 	FRONT_WRAPPED(X)
 #undef X
 #define X(name) { "PMPI_" #name, false, false },
-	FRONT_LOOK(X)
+	FRONT_OBSERVED(X)
 #undef X
 };
 
@@ -75,7 +75,7 @@ static void attach_locked(const void *caller)
 	case FRONT_ONE:
 		front.state = STATE_PLAIN;
 		if (!own || loader_fill(&library) || abi_attach(own->driver, &library)) {
-			stay_out("this MPI library is of a kind that Sluice does not know");
+			stay_out("this MPI library has an unknown ABI");
 			break;
 		}
 		front.state = STATE_ATTACHED;
@@ -248,7 +248,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 	pthread_mutex_unlock(&front.lock);
 
 	/* Outside the lock: session_start() calls MPI. */
-	if (is_served && exported[slot / 2].is_taken)
+	if (is_served && exported[slot / 2].needs_runtime)
 		session_start();
 	return rt_is_intercepting() ? way.pending : way.plain;
 }

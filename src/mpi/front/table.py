@@ -6,14 +6,14 @@ import sys
 LINE = re.compile(r'(?P<kind>[a-z]+)(?P<four>4?)(?P<use>\+use)? (?P<ret>\w+) '
                   r'(?P<names>[\w|]+)(?P<both>\(_c\))?'
                   r'\((?P<args>[^:]*)\)( : (?P<terms>.*))?$')
-LEFT = re.compile(r'left (?P<names>[\w*() ]+): .+$')
+OMIT = re.compile(r'omit (?P<names>[\w*() ]+): .+$')
 TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
 SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
 WRITTEN = ('init', 'wrap')                # wrappers.c has them
-TAKEN = ('take',)                         # made here, and large calls go to coll_execute()
-MADE = ('look', 'held', 'keep', 'begin', 'drop', 'made')   # made here
-KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
+COLLECTIVES = ('coll',)                   # made here, and large calls go to coll_execute()
+MADE = ('observe', 'held', 'keep', 'begin', 'drop', 'made')   # made here
+KINDS = (*WRITTEN, *COLLECTIVES, *MADE, 'use', 'may')
 
 
 class Parameter:
@@ -65,7 +65,7 @@ class Function:
 
     @property
     def exported(self):
-        return self.kind in WRITTEN + TAKEN + MADE
+        return self.kind in WRITTEN + COLLECTIVES + MADE
 
     @property
     def is_optional(self):
@@ -75,7 +75,7 @@ class Function:
     @property
     def required(self):
         """Sluice stays out of a host MPI without this function."""
-        return self.is_used or (self.kind in WRITTEN + TAKEN and self.since == 3)
+        return self.is_used or (self.kind in WRITTEN + COLLECTIVES and self.since == 3)
 
 
 def read(path):
@@ -84,7 +84,7 @@ def read(path):
     with open(path, encoding='ascii') as table:
         for number, line in enumerate(table, 1):
             line = line.strip()
-            if not line or line.startswith('#') or LEFT.match(line):
+            if not line or line.startswith('#') or OMIT.match(line):
                 continue
             match = LINE.match(line)
             if not match or match['kind'] not in KINDS:
@@ -92,7 +92,7 @@ def read(path):
             functions.append(Function(match))
             if match['both']:
                 functions.append(Function(match, large=True))
-    groups = (WRITTEN, TAKEN, MADE)
+    groups = (WRITTEN, COLLECTIVES, MADE)
     functions.sort(key=lambda f: next((i for i, g in enumerate(groups) if f.kind in g), len(groups)))
     names = [f.name for f in functions]
     if len(set(names)) != len(names):
@@ -100,12 +100,12 @@ def read(path):
     return functions
 
 
-def left(path):
+def omitted(path):
     """Names and patterns (with *) of the functions that Sluice does not export."""
     names = []
     with open(path, encoding='ascii') as table:
         for line in table:
-            match = LEFT.match(line.strip())
+            match = OMIT.match(line.strip())
             for name in match['names'].split() if match else []:
                 names += [name.removesuffix('(_c)'), name.replace('(_c)', '_c')]
     return names

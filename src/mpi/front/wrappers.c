@@ -37,7 +37,7 @@ static int wrap_Init(int *argc, char ***argv)
 
 	if (!rc) {
 		session_start();
-		hier_meet();
+		hier_bootstrap();
 	}
 	return rc;
 }
@@ -51,7 +51,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 
 	if (!rc) {
 		session_start();
-		hier_meet();
+		hier_bootstrap();
 	}
 	return rc;
 }
@@ -118,6 +118,6 @@ const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {
 	FRONT_WRITTEN(X)
 #undef X
 #define X(name) { NULL, (void *)pend_##name },
-	FRONT_TAKEN(X)
+	FRONT_COLLECTIVES(X)
 #undef X
 };

@@ -94,11 +94,11 @@ void persistent_complete(int tag)
 	bypass--;
 }
 
-/* ---- made and forgotten ------------------------------------------------------------------ */
+/* ---- creation, freeing ------------------------------------------------------------------- */
 
-/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc
- * is an error. */
-static bool admit(const struct coll_args *args, struct request *spare, struct request **out,
+/* Decides by facts that all ranks share. Sets *out, which the caller owns. Returns: false: the host
+ * MPI makes the request, or *rc is an error. */
+static bool admit(const struct coll_args *args, struct request *fallback, struct request **out,
 		  int *rc)
 {
 	struct request *r;
@@ -106,7 +106,7 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 
 	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 		return false;
-	r = request_get(spare);
+	r = request_get(fallback);
 	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
 		cs = r->op.cs;
 		if (comm_state_connect(cs) &&
@@ -121,7 +121,7 @@ static bool admit(const struct coll_args *args, struct request *spare, struct re
 	return false;
 }
 
-/* Everything of this rank that can fail. Returns: 0 or -errno. */
+/* Does everything of this rank that can fail. Returns: 0 or -errno. */
 static int make(struct request *r)
 {
 	int err = coll_prepare(&r->op);
@@ -147,12 +147,12 @@ static void unmake(struct request *r)
 
 bool request_init(const struct coll_args *args, void *request, int *rc)
 {
-	struct request *r, spare;
+	struct request *r, fallback;
 	struct node_oob oob;
 	int lane, err;
 
 	*rc = 0;
-	if (!request || !admit(args, &spare, &r, rc)) {
+	if (!request || !admit(args, &fallback, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
@@ -165,6 +165,7 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 		return false;
 	}
 	rt_request_set_lane(r->rt, lane);
+	r->state = request_next_state(r->state, REQUEST_PREPARE);
 	comm_state_ref(r->op.cs);
 	request_enter(r);
 	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* each start completes its buffers */
@@ -182,7 +183,7 @@ void persistent_discard(struct request *r)
 	tag_put(r->tag);
 }
 
-/* ---- started ----------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 static int refuse(const struct request *r, int code)
 {

@@ -26,11 +26,11 @@ static struct {
 	struct entry *entries;
 	size_t cap;
 	_Atomic size_t n;
-} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static size_t slot_of(uintptr_t request)
 {
-	return ((uint64_t)request * 0x9e3779b97f4a7c15u >> 20) & (kept.cap - 1);
+	return ((uint64_t)request * 0x9e3779b97f4a7c15u >> 20) & (table.cap - 1);
 }
 
 /* The request's entry, or the free one where it belongs; NULL when there is no table. */
@@ -38,27 +38,27 @@ static struct entry *find_locked(uintptr_t request)
 {
 	size_t i;
 
-	if (!kept.cap)
+	if (!table.cap)
 		return NULL;
 	i = slot_of(request);
-	while (kept.entries[i].is_used && kept.entries[i].request != request)
-		i = (i + 1) & (kept.cap - 1);
-	return &kept.entries[i];
+	while (table.entries[i].is_used && table.entries[i].request != request)
+		i = (i + 1) & (table.cap - 1);
+	return &table.entries[i];
 }
 
 /* At most half full, so that a free entry is soon found. */
 static bool grow_locked(void)
 {
-	size_t n = atomic_load_explicit(&kept.n, memory_order_relaxed), old_cap = kept.cap;
-	struct entry *old = kept.entries, *entries;
+	size_t n = atomic_load_explicit(&table.n, memory_order_relaxed), old_cap = table.cap;
+	struct entry *old = table.entries, *entries;
 
-	if (2 * (n + 1) <= kept.cap)
+	if (2 * (n + 1) <= table.cap)
 		return true;
 	entries = calloc(old_cap ? 2 * old_cap : LEAST, sizeof(*entries));
 	if (!entries)
 		return false;
-	kept.entries = entries;
-	kept.cap = old_cap ? 2 * old_cap : LEAST;
+	table.entries = entries;
+	table.cap = old_cap ? 2 * old_cap : LEAST;
 	for (size_t i = 0; i < old_cap; i++)
 		if (old[i].is_used)
 			*find_locked(old[i].request) = old[i];
@@ -70,34 +70,34 @@ void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes)
 {
 	struct entry *e;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&table.lock);
 	e = find_locked(request);
 	if (e && !e->is_used)
 		e = NULL; /* a new one: there must be room */
 	if (!e && grow_locked()) {
 		e = find_locked(request);
-		atomic_fetch_add_explicit(&kept.n, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&table.n, 1, memory_order_relaxed);
 	}
 	if (e)
 		*e = (struct entry){ request, start, bytes, true };
-	pthread_mutex_unlock(&kept.lock);
+	pthread_mutex_unlock(&table.lock);
 }
 
 /* Takes an entry out, and moves up those that had to go past it. */
-static void take_out_locked(struct entry *e)
+static void remove_locked(struct entry *e)
 {
-	size_t mask = kept.cap - 1, hole = (size_t)(e - kept.entries);
+	size_t mask = table.cap - 1, hole = (size_t)(e - table.entries);
 
-	for (size_t i = (hole + 1) & mask; kept.entries[i].is_used; i = (i + 1) & mask) {
-		size_t home = slot_of(kept.entries[i].request);
+	for (size_t i = (hole + 1) & mask; table.entries[i].is_used; i = (i + 1) & mask) {
+		size_t home = slot_of(table.entries[i].request);
 
 		if (((i - home) & mask) >= ((i - hole) & mask)) {
-			kept.entries[hole] = kept.entries[i];
+			table.entries[hole] = table.entries[i];
 			hole = i;
 		}
 	}
-	kept.entries[hole].is_used = false;
-	atomic_fetch_sub_explicit(&kept.n, 1, memory_order_relaxed);
+	table.entries[hole].is_used = false;
+	atomic_fetch_sub_explicit(&table.n, 1, memory_order_relaxed);
 }
 
 void persistent_buf_drop(uintptr_t request)
@@ -105,13 +105,13 @@ void persistent_buf_drop(uintptr_t request)
 	struct entry *e;
 
 	/* A request of this thread's, or one that it was told of, is counted in what it sees. */
-	if (!atomic_load_explicit(&kept.n, memory_order_relaxed))
+	if (!atomic_load_explicit(&table.n, memory_order_relaxed))
 		return;
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&table.lock);
 	e = find_locked(request);
 	if (e && e->is_used)
-		take_out_locked(e);
-	pthread_mutex_unlock(&kept.lock);
+		remove_locked(e);
+	pthread_mutex_unlock(&table.lock);
 }
 
 bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
@@ -119,13 +119,13 @@ bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
 	struct entry *e;
 	bool found;
 
-	pthread_mutex_lock(&kept.lock);
+	pthread_mutex_lock(&table.lock);
 	e = find_locked(request);
 	found = e && e->is_used;
 	if (found) {
 		*start = e->start;
 		*bytes = e->bytes;
 	}
-	pthread_mutex_unlock(&kept.lock);
+	pthread_mutex_unlock(&table.lock);
 	return found;
 }

@@ -1,17 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Requests: creation, completion, freeing. Under table.lock a request is in one of these states:
- *
- *   is_active is_completing   state        leaves it by
- *   0         0               inactive     start (persistent); freeing. A nonblocking one that has
- *                                          failed stays here until the program gets its error
- *   1         0               active       finish()
- *   0         1               completing   finish(), once the host MPI's request is complete
- *   1         1               active again while the thread that completed its last turn is not
- *                                          through (persistent)
- *
- * is_freed: the program has freed it before it was inactive; who ends the last state discards it.
- */
+/* Requests: creation, completion, freeing. Their states: state.h. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -38,7 +26,7 @@ static struct {
 	int n;
 } unused;
 
-struct request *request_get(struct request *spare)
+struct request *request_get(struct request *fallback)
 {
 	bool is_short = base_fault("request");
 	struct request *r;
@@ -53,12 +41,12 @@ struct request *request_get(struct request *spare)
 	if (!r && !is_short)
 		r = malloc(sizeof(*r));
 	if (!r)
-		r = spare;
+		r = fallback;
 	/* coll_admit() writes `op` whole */
 	r->next = NULL;
 	r->handle = NULL;
 	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
-	r->is_on_stack = r == spare;
+	r->is_on_stack = r == fallback;
 	return r;
 }
 
@@ -108,6 +96,16 @@ static void drop_locked(struct request *r)
 	}
 }
 
+/* Returns: whether the request is discarded, which the caller has to do. */
+static bool change_locked(struct request *r, enum request_event event)
+{
+	r->state = request_next_state(r->state, event);
+	if (r->state != REQUEST_DISCARDED)
+		return false;
+	drop_locked(r);
+	return true;
+}
+
 static struct request *find_locked(MPI_Request handle)
 {
 	struct request *r = table.buckets[bucket_of(handle)];
@@ -131,7 +129,7 @@ bool request_is_active(MPI_Request handle)
 		return false;
 	base_spin_lock(&table.lock);
 	r = find_locked(handle);
-	is = r && r->is_active;
+	is = r && request_state_is_active(r->state);
 	base_spin_unlock(&table.lock);
 	return is;
 }
@@ -192,13 +190,13 @@ static void note_failed(int more)
 static void note_end(struct request *r)
 {
 	const struct trace_op op = r->rt ? rt_request_op(r->rt) : (struct trace_op){ 0 };
-	struct trace_request told;
+	struct trace_request trace;
 
-	base_spin_lock(&table.lock); /* another thread may record a poll of it */
-	told = r->trace;
+	base_spin_lock(&table.lock); /* another thread may record a poll of the request */
+	trace = r->trace;
 	r->trace.since = 0;
 	base_spin_unlock(&table.lock);
-	trace_request_end(&told, &op);
+	trace_request_end(&trace, &op);
 }
 
 /* Discards a request that no other thread can find. */
@@ -209,25 +207,21 @@ static void forget(struct request *r)
 	discard(r);
 }
 
-/* The host MPI's request is complete, too. Returns: has the program freed it meanwhile, or got its
- * error? */
-static bool is_end_last(struct request *r)
+/* This thread has completed the host MPI's request. Returns: as change_locked(). */
+static bool end_completing(struct request *r)
 {
-	bool is;
+	bool is_discarded;
 
 	base_spin_lock(&table.lock);
-	r->is_completing = false;
-	is = r->is_freed;
-	if (is)
-		drop_locked(r);
+	is_discarded = !--r->completing && change_locked(r, REQUEST_COMPLETED);
 	base_spin_unlock(&table.lock);
-	return is;
+	return is_discarded;
 }
 
-/* The collective has ended with this result. */
+/* Ends a turn of the request with rt's result. */
 static void finish(struct request *r, int err)
 {
-	bool is_last;
+	bool is_discarded;
 
 	if (trace_is_on())
 		note_end(r);
@@ -243,24 +237,21 @@ static void finish(struct request *r, int err)
 	if (!r->tag)
 		request_release_types(r);
 	base_spin_lock(&table.lock);
-	r->is_active = false;
-	is_last = r->is_freed || (!r->tag && !err);
-	r->is_completing = !is_last;
-	r->error = is_last ? 0 : err;
-	if (is_last)
-		drop_locked(r);
+	is_discarded = change_locked(r, r->tag || err ? REQUEST_END : REQUEST_END_LAST);
+	r->error = is_discarded ? 0 : err;
+	r->completing += !is_discarded;
 	base_spin_unlock(&table.lock);
-	if (!is_last && err)
+	if (!is_discarded && err)
 		note_failed(1);
 	atomic_fetch_sub_explicit(&request_active_count, 1,
 				  memory_order_release); /* partner: see_ended() */
-	/* from here on another thread may get its error or free it; this one discards it */
+	/* another thread may now get the error or free the request; this thread discards it */
 	complete(r);
-	if (is_last || is_end_last(r))
+	if (is_discarded || end_completing(r))
 		forget(r);
 }
 
-void request_trace_poll(int count, const void *requests, bool asks)
+void request_trace_poll(int count, const void *requests, bool is_begin)
 {
 	uint64_t now = trace_ticks();
 	struct request *r;
@@ -272,10 +263,12 @@ void request_trace_poll(int count, const void *requests, bool asks)
 			continue;
 		base_spin_lock(&table.lock);
 		r = find_locked(handle);
-		if (r && r->is_active && asks)
-			trace_request_poll(&r->trace, now);
-		else if (r && r->is_active)
-			trace_request_poll_end(&r->trace, now);
+		if (r && request_state_is_active(r->state)) {
+			if (is_begin)
+				trace_request_poll(&r->trace, now);
+			else
+				trace_request_poll_end(&r->trace, now);
+		}
 		base_spin_unlock(&table.lock);
 	}
 }
@@ -322,28 +315,25 @@ void request_stop_all(void)
 	}
 }
 
-int request_take_error(MPI_Request handle)
+int request_fetch_error(MPI_Request handle)
 {
 	struct request *r;
-	bool is_last = false;
+	bool is_discarded = false;
 	int error = 0;
 
 	if (is_none(handle))
 		return 0;
 	base_spin_lock(&table.lock);
 	r = find_locked(handle);
-	if (r && !r->is_active) {
+	if (r && !request_state_is_active(r->state)) {
 		error = r->error;
 		r->error = 0;
-		r->is_freed |= error && !r->tag;
-		is_last = error && !r->tag && !r->is_completing;
+		is_discarded = error && !r->tag && change_locked(r, REQUEST_FREE);
 	}
-	if (is_last)
-		drop_locked(r);
 	base_spin_unlock(&table.lock);
 	if (error)
 		note_failed(-1);
-	if (is_last)
+	if (is_discarded)
 		discard(r);
 	return error;
 }
@@ -352,32 +342,30 @@ int request_take_error(MPI_Request handle)
 
 bool request_activate(struct request *r)
 {
-	bool was;
+	bool was_active;
 
 	base_spin_lock(&table.lock);
-	was = r->is_active;
-	r->is_active = true;
+	was_active = request_state_is_active(r->state);
+	change_locked(r, REQUEST_START);
 	base_spin_unlock(&table.lock);
-	if (!was)
+	if (!was_active)
 		atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
-	return !was;
+	return !was_active;
 }
 
 void request_deactivate(struct request *r)
 {
 	base_spin_lock(&table.lock);
-	r->is_active = false;
+	change_locked(r, REQUEST_STOP);
 	base_spin_unlock(&table.lock);
 	atomic_fetch_sub_explicit(&request_active_count, 1, memory_order_release);
 }
 
-/* Starts the collective; the host MPI's request is active. */
-static void activate(struct request *r)
+/* Starts the collective of a nonblocking request; err: result of its preparation. */
+static void start(struct request *r, int err)
 {
 	struct rt_comm *c = r->op.cs->rt;
-	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
 
-	r->is_active = true;
 	atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
 	if (!err)
 		err = request_hold_types(r);
@@ -397,80 +385,84 @@ static void activate(struct request *r)
 	finish(r, err);
 }
 
-/*
- * A reduction that rt cannot compute needs calls of this rank, which may be in a call of the host
- * MPI until the other ranks have gone on: it is left to the host MPI.
- */
+/* Only this rank can call the function, and it may be inside the host MPI until the other ranks
+ * have progressed. */
 bool request_can_run_detached(const struct request *r)
 {
 	return !coll_is_reduce(r->op.args.kind) || r->op.reduce.known_op != GOAL_NOP;
 }
 
-/* May a collective be executed that Sluice executes in reused buffers only? */
-static bool is_used_again(struct request *r)
+/* Prepares a call that Sluice executes in reused buffers only. Returns: whether rt admits it. */
+static bool admit_reused(struct request *r)
 {
-	enum coll kind = r->op.args.kind;
-	uint64_t bytes = r->op.bytes;
-	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
-	bool takes;
+	int err = coll_prepare(&r->op);
+	bool is_admitted;
 
 	if (err)
 		bufrefs_close(
 			&r->op); /* the same failure comes again, where all ranks learn of it */
-	r->is_prepared |= !err;
-	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
-	if (!takes && r->is_prepared)
+	is_admitted = rt_request_admit(r->op.cs->rt, r->op.args.kind, r->op.bytes,
+				       err ? NULL : &r->op.call);
+	if (!err && is_admitted)
+		r->state = request_next_state(r->state, REQUEST_PREPARE);
+	else if (!err)
 		bufrefs_close(&r->op);
-	return takes;
+	return is_admitted;
 }
 
-/* May it be executed, by what all ranks know? Sets *out, which the caller owns. False: no, or *rc
- * is an error. */
-static bool admit(const struct coll_args *args, struct request *spare, struct request **out,
+/* Decides by facts that all ranks share. Returns: why the host MPI executes the call; NULL: Sluice
+ * does. */
+static const char *refusal(struct request *r, const struct coll_gate *gate)
+{
+	struct comm_state *cs = r->op.cs;
+	enum coll kind = r->op.args.kind;
+
+	if (coll_is_neighborhood(kind) && cs->rt && !cs->has_neighbours)
+		return "some neighbours are on another node";
+	if (cs->multinode)
+		return multinode->admits_request(&r->op) && request_can_run_detached(r)
+			       ? NULL
+			       : "Sluice does not serve this collective over several nodes";
+	if (!cs->rt) {
+		comm_state_add_credit(cs, policy_connect_credit(kind, r->op.bytes));
+		return "the communicator is not connected yet; the next blocking collective "
+		       "connects it";
+	}
+	if (!rt_request_suits(cs->rt))
+		return "ranks share CPUs, or there are too many ranks";
+	if (!request_can_run_detached(r))
+		return "only its own rank can call the user-defined reduction";
+	if (policy_admit(gate, r->op.bytes) == ADMIT_REUSED && !admit_reused(r))
+		return "faster only in reused buffers, and no blocking collective has shown "
+		       "reuse so far";
+	return NULL;
+}
+
+/* Sets *out, which the caller owns. Returns: false: the host MPI executes the call, or *rc is an
+ * error. */
+static bool admit(const struct coll_args *args, struct request *fallback, struct request **out,
 		  int *rc)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_NONBLOCKING][args->kind];
 	struct request *r;
+	const char *why;
 
-	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
+	if (coll_gate_is_closed(gate))
 		return false;
-	r = request_get(spare);
-	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
-		if (coll_is_neighborhood(args->kind) && r->op.cs->rt &&
-		    !r->op.cs->has_neighbours) {
-			trace_rejected("its neighbours are not all of its ranks' node");
-		} else if (r->op.cs->multinode) {
-			*out = multinode->admits_request(&r->op) && request_can_run_detached(r)
-				       ? r
-				       : NULL;
-			if (*out)
-				return true;
-			trace_rejected("it is not one of those that are served over several nodes");
-		} else if (!r->op.cs->rt) {
-			trace_rejected("its communicator has not been connected: the next blocking "
-				     "collective does it");
-			comm_state_add_credit(r->op.cs,
-					      policy_connect_credit(args->kind, r->op.bytes));
-		} else if (!rt_request_suits(r->op.cs->rt)) {
-			trace_rejected("its ranks share CPUs, or are many");
-		} else if (!request_can_run_detached(r)) {
-			trace_rejected(
-				"it computes with a function that only its own rank could call");
-		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
-					r->op.bytes) == ADMIT_REUSED &&
-			   !is_used_again(r)) {
-			trace_rejected(
-				"it wins in buffers that are used again only, on which ranks "
-				"agree in blocking collectives");
-		} else {
+	r = request_get(fallback);
+	if (coll_admit(&r->op, args, gate, rc)) {
+		why = refusal(r, gate);
+		if (!why) {
 			*out = r;
 			return true;
 		}
+		trace_rejected(why);
 	}
 	request_put(r);
 	return false;
 }
 
-/* The host MPI's request. Returns: 0, or an error that the program's handler has got. */
+/* Makes the host MPI's request. Returns: 0, or an error that the program's handler has got. */
 static int make_handle(struct request *r)
 {
 	int rc;
@@ -485,7 +477,7 @@ static int make_handle(struct request *r)
 	return rc;
 }
 
-/* There is no request: gives up, and tells the other ranks. */
+/* Gives up without a request, and tells the other ranks. */
 static void abandon(struct request *r)
 {
 	const struct coll_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
@@ -494,12 +486,12 @@ static void abandon(struct request *r)
 		multinode->abandon(&r->op);
 	else
 		rt_abandon(r->op.cs->rt, &named, -ENOMEM);
-	if (r->is_prepared)
-		coll_complete(&r->op, 0); /* gives back what was prepared */
+	if (r->state != REQUEST_NEW)
+		coll_complete(&r->op, 0); /* closes the prepared buffers */
 	request_put(r);
 }
 
-/* Returns: is it so small that it is the host MPI's? */
+/* Returns: whether the call is so small that the host MPI executes it. */
 static bool trace_begin(struct coll_args *args)
 {
 	const struct arg_buf *own = args_message(args);
@@ -511,10 +503,11 @@ static bool trace_begin(struct coll_args *args)
 
 static bool begin(const struct coll_args *args, void *request, int *rc)
 {
-	struct request *r, spare;
+	struct request *r, fallback;
+	int err;
 
 	*rc = 0;
-	if (!request || !admit(args, &spare, &r, rc)) {
+	if (!request || !admit(args, &fallback, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 			coll_count_decision(args->kind, false);
 		return *rc;
@@ -527,8 +520,10 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 	abi_handle_set(request, 0, r->handle);
 	comm_state_ref(r->op.cs);
 	trace_request(&r->trace);
+	err = r->state == REQUEST_NEW ? coll_prepare(&r->op) : 0;
+	r->state = request_next_state(r->state, REQUEST_START);
 	request_enter(r);
-	activate(r);
+	start(r, err);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -547,20 +542,15 @@ int request_Request_free(void *request)
 {
 	MPI_Request handle = request ? abi_handle_get(request, 0) : NULL;
 	struct request *r = NULL;
-	bool is_over = false;
+	bool is_discarded = false;
 
 	if (request && !is_none(handle)) {
 		base_spin_lock(&table.lock);
 		r = find_locked(handle);
-		if (r) {
-			r->is_freed = true;
-			is_over = !r->is_active && !r->is_completing;
-		}
-		if (is_over)
-			drop_locked(r);
+		is_discarded = r && change_locked(r, REQUEST_FREE);
 		base_spin_unlock(&table.lock);
 	}
-	if (is_over)
+	if (is_discarded)
 		forget(r);
 	return host.Request_free(request);
 }

@@ -11,8 +11,10 @@
  * progress and complete the host MPI's requests of those that have ended (wait.c). Otherwise
  * trampolines lead past all of this.
  *
- *   request.c          the table of requests, nonblocking ones
- *   persistent.c       persistent ones     persistent_bufs.c  buffers of the host MPI's
+ *   request.c     the table of requests, nonblocking ones   state.h   states of a request
+ *   persistent.c  persistent ones                           wait.c    calls that complete requests
+ *   datatypes.c   datatypes of active requests
+ *   persistent_bufs.c  buffers of the host MPI's persistent requests
  */
 #ifndef SLUICE_MPI_REQUEST_H
 #define SLUICE_MPI_REQUEST_H
@@ -21,32 +23,35 @@
 
 #include "base/spin.h"
 #include "mpi/coll/coll_op.h"
+#include "mpi/request/state.h"
 #include "rt/requests.h"
 
-
-/* The whole of a nonblocking call: as coll_execute(). */
+/* Executes a nonblocking call, as coll_execute() executes a blocking one. */
 bool request_begin(struct coll_args *args, void *request, int *rc);
-/* The whole of a persistent collective's initialisation. Collective: may wait for other ranks. */
+/* Initialises a persistent collective; result as of coll_execute(). Collective: may wait for other
+ * ranks. */
 bool request_init(const struct coll_args *args, void *request, int *rc);
-extern _Atomic uint32_t request_persistent_count; /* requests of Sluice, active or not */
+/* Number of persistent requests of Sluice, active or not. */
+extern _Atomic uint32_t request_persistent_count;
 static inline bool request_has_persistent(void)
 {
 	return atomic_load_explicit(&request_persistent_count, memory_order_relaxed);
 }
 
-/* ---- for request_wait.c ------------------------------------------------------------------ */
+/* ---- for wait.c -------------------------------------------------------------------------- */
 
-extern _Atomic uint32_t request_active_count; /* requests of Sluice */
-extern _Atomic uint32_t request_failed_count; /* ended in errors that the program has not got yet */
+extern _Atomic uint32_t request_active_count; /* active requests of Sluice */
+extern _Atomic uint32_t request_failed_count; /* requests whose error the program has not got yet */
 
-/* Is it an active request of Sluice? */
+/* Returns: whether this is an active request of Sluice. */
 bool request_is_active(MPI_Request request);
-/* For the trace: the program begins (or ends) a call that waits for or tests these. */
-void request_trace_poll(int count, const void *requests, bool asks);
-/* Progresses all requests once and completes those that have ended. Returns: did any advance? */
+/* Records for the trace that the program begins, or ends, to wait for or test these requests. */
+void request_trace_poll(int count, const void *requests, bool is_begin);
+/* Progresses all requests once and completes those that have ended. Returns: whether any
+ * advanced. */
 bool request_progress(void);
-/* The error of a completed request, handed out once; 0: none. */
-int request_take_error(MPI_Request request);
+/* Returns: the error of a completed request, once; 0: none. */
+int request_fetch_error(MPI_Request request);
 
 /* ---- for persistent.c -------------------------------------------------------------------- */
 
@@ -59,31 +64,34 @@ struct request {
 	int type_count;
 	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* for the program */
-	bool is_active, is_freed, is_prepared, is_on_stack;
-	bool is_completing; /* ended; the host MPI's request is being completed */
+	enum request_state state;
+	int completing;       /* threads that complete the host MPI's request */
+	bool is_on_stack;     /* there is no memory: it lies in the caller's frame */
 	struct trace_request trace;
 };
 
-/* All but `op` is zero. Without memory it is *spare, in the caller's frame: with it this rank can
- * still find out what other ranks do, and tell them that it cannot take part. */
-struct request *request_get(struct request *spare);
+/* Makes a request; all members but `op` are zero. Without memory the result is *fallback, in the
+ * caller's frame: with it this rank can still ask the other ranks, and tell them that it cannot
+ * execute the call. */
+struct request *request_get(struct request *fallback);
 void request_put(struct request *r);
-/* Makes it known by its handle. */
+/* Puts the request into the table, by its handle. */
 void request_enter(struct request *r);
-/* The persistent request of Sluice with this handle; NULL: there is none. */
+/* Returns: the persistent request of Sluice with this handle; NULL: there is none. */
 struct request *request_find_persistent(MPI_Request handle);
 /* Duplicates the datatypes that buffers are packed with. Returns: 0 or -errno. */
 int request_hold_types(struct request *r);
 void request_release_types(struct request *r);
-/* Can it be executed while this rank is elsewhere? Not with a function that only the rank can call.
- */
+/* Returns: whether other ranks and threads can execute the call while this rank computes. A
+ * reduction with a function that only this rank can call cannot. */
 bool request_can_run_detached(const struct request *r);
-/* Sets a persistent request active. False: it was. request_deactivate() undoes it. */
+/* Starts a turn of a persistent request. Returns: false: it is active already. */
 bool request_activate(struct request *r);
+/* Undoes request_activate(). */
 void request_deactivate(struct request *r);
 /* Completes the host MPI's request with this tag. */
 void persistent_complete(int tag);
-/* Gives back what only persistent requests have. */
+/* Frees the resources that only persistent requests have. */
 void persistent_discard(struct request *r);
 
 #endif

@@ -32,13 +32,13 @@ static bool has_active_among(int count, const void *requests)
 	return false;
 }
 
-/* For the trace: the program begins, and ends, to wait for or test these. */
-static void ask(int count, const void *requests)
+/* The trace records that the program begins, and ends, to wait for or test these requests. */
+static void poll_begin(int count, const void *requests)
 {
 	if (trace_is_on() && requests && has_active())
 		request_trace_poll(count, requests, true);
 }
-static void turn_away(int count, const void *requests)
+static void poll_end(int count, const void *requests)
 {
 	if (trace_is_on() && requests && has_active())
 		request_trace_poll(count, requests, false);
@@ -53,16 +53,16 @@ static void progress(void)
 
 static void progress_for(int count, const void *requests)
 {
-	ask(count, requests);
+	poll_begin(count, requests);
 	progress();
-	turn_away(count, requests);
+	poll_end(count, requests);
 }
 
 static void wait_for_ours(int count, const void *requests)
 {
 	struct rt_nap nap = { 0 };
 
-	ask(count, requests);
+	poll_begin(count, requests);
 	for (int i = 0; requests && has_active() && i < count; i++)
 		while (request_is_active(abi_handle_get(requests, i)))
 			turn(&nap);
@@ -72,8 +72,8 @@ static void wait_for_ours(int count, const void *requests)
 
 /* ---- errors of Sluice's requests: rare ---------------------------------------------------- */
 
-/* A copy of the handles from before the host MPI completes some; NULL: none has failed, or there is
- * no memory (the error handler has reported the error in any case). */
+/* Copies the handles before the host MPI completes some. Returns: NULL: none has failed, or there
+ * is no memory (the error handler has reported the error in any case). */
 static void *before(int count, const void *requests)
 {
 	void *copy;
@@ -96,7 +96,7 @@ static void see_ended(void) { (void)has_active(); }
 /* The result of a call that completed request i. */
 static int after(void *copy, int i, int rc)
 {
-	int error = !rc && copy && i >= 0 ? request_take_error(abi_handle_get(copy, i)) : 0;
+	int error = !rc && copy && i >= 0 ? request_fetch_error(abi_handle_get(copy, i)) : 0;
 
 	see_ended();
 	free(copy);
@@ -112,7 +112,7 @@ static int after_several(void *copy, int count, const int indices[], MPI_Status 
 
 	see_ended();
 	for (int i = 0; copy && !rc && i < count; i++) {
-		int error = request_take_error(
+		int error = request_fetch_error(
 			abi_handle_get(copy, indices ? indices[i] : i));
 
 		any |= error != 0;
@@ -159,10 +159,10 @@ int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status
 {
 	int rc;
 
-	ask(count, requests);
+	poll_begin(count, requests);
 	progress();
 	rc = test_any(count, requests, index, flag, status);
-	turn_away(count, requests);
+	poll_end(count, requests);
 	return rc;
 }
 
@@ -181,10 +181,10 @@ int request_Testsome(int count, void *requests, int *outcount, int indices[],
 {
 	int rc;
 
-	ask(count, requests);
+	poll_begin(count, requests);
 	progress();
 	rc = test_some(count, requests, outcount, indices, statuses);
-	turn_away(count, requests);
+	poll_end(count, requests);
 	return rc;
 }
 
@@ -194,7 +194,7 @@ int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
 	void *copy;
 	int flag = 0, rc = 0;
 
-	ask(count, requests);
+	poll_begin(count, requests);
 	while (has_active_among(count, requests)) {
 		request_progress();
 		rc = test_any(count, requests, index, &flag, status);
@@ -204,7 +204,7 @@ int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
 	}
 	if (nap.comm)
 		rt_requests_woke(&nap);
-	turn_away(count, requests);
+	poll_end(count, requests);
 	if (rc || flag)
 		return rc;
 	copy = before(count, requests);
@@ -220,7 +220,7 @@ int request_Waitsome(int count, void *requests, int *outcount, int indices[],
 	int rc = 0;
 
 	*outcount = 0;
-	ask(count, requests);
+	poll_begin(count, requests);
 	while (has_active_among(count, requests)) {
 		request_progress();
 		rc = test_some(count, requests, outcount, indices, statuses);
@@ -230,7 +230,7 @@ int request_Waitsome(int count, void *requests, int *outcount, int indices[],
 	}
 	if (nap.comm)
 		rt_requests_woke(&nap);
-	turn_away(count, requests);
+	poll_end(count, requests);
 	if (rc || *outcount)
 		return rc;
 	copy = before(count, requests);

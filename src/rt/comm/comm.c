@@ -10,17 +10,15 @@
 static struct rt_comm *comm_alloc(int size)
 {
 	struct rt_comm *c = calloc(1, sizeof *c);
-	uint32_t ops = coll_ops_max(size);
 	int ret;
 
 	if (!c)
 		return NULL;
-	c->ops = calloc(ops, sizeof *c->ops);
 	ret = requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
-		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
+		c->parts[i] = calloc(2 * (size_t)size, sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
-	if (!ret && c->ops && c->parts[0] && c->parts[1] && c->starts)
+	if (!ret && c->parts[0] && c->parts[1] && c->starts)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -55,6 +53,29 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 			: -ENOMEM;
 }
 
+static void check_worker(void *c) { worker_setup_check(c); }
+
+static void advance_requests(void *c) { rt_requests_progress(); }
+
+static void progress_host(void *arg)
+{
+	struct rt_comm *c = arg;
+
+	c->progress(c->progress_ctx);
+}
+
+static int create_exec(struct rt_comm *c)
+{
+	const struct exec_waiter_hooks hooks = {
+		.check_worker = check_worker,
+		.advance_requests = advance_requests,
+		.progress_host = c->progress ? progress_host : NULL,
+		.ctx = c,
+	};
+
+	return exec_create(c->group, &hooks, &c->exec);
+}
+
 static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
 	struct node_group *g = NULL;
@@ -75,8 +96,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, waiter_progress, c, &c->exec) ||
-		    create_mailbox(c, oob->size, lanes)) {
+		if (create_exec(c) || create_mailbox(c, oob->size, lanes)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -93,7 +113,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
 	options = rt_policy_options();
-	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
+	c->admits_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);
@@ -120,16 +140,15 @@ void rt_comm_destroy(struct rt_comm *c)
 		return;
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
-	request_choice_fini(c);
+	admit_comm_destroyed(c);
 	worker_setup_comm_destroyed(c);
-	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
-		if (c->scratch[i].bytes)
-			region_extent_put(&c->scratch[i]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(c->failed_copies); i++)
+		if (c->failed_copies[i].bytes)
+			region_extent_put(&c->failed_copies[i]);
 	mailbox_destroy(c->mailbox);
 	exec_destroy(c->exec);
 	if (c->group)
 		node_group_destroy(c->group);
-	free(c->ops);
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);

@@ -102,11 +102,9 @@ static int set_figure(void *arg, const char *name, const char *value)
 static void load_figures(const char *library_version)
 {
 	struct tune_result found;
-	char mpi[TUNE_MPI_BYTES];
 
-	tune_mpi_name(library_version, mpi, sizeof mpi);
 	policy_figures_begin(figures);
-	tune_load_shipped(mpi, set_figure, figures, &found);
+	tune_load_shipped(library_version, set_figure, figures, &found);
 	if (found.state != TUNE_IN_FORCE) {
 		policy_figures_init(figures);
 		base_log(BASE_LOG_WARN, "rt", "%s: %s; only large calls are admitted", found.path,
@@ -144,9 +142,8 @@ bool rt_are_all_present(const int *world_ranks, int n)
 		return true;
 	base_count(BASE_CTR_GROUPS_REFUSED, 1);
 	base_log(BASE_LOG_INFO, "rt",
-		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, "
-		 "runs without "
-		 "Sluice, or with other options",
+		 "communicator of %d ranks goes to the host MPI: rank %d is on another node, "
+		 "runs without Sluice, or has other options",
 		 n, absent);
 	return false;
 }
@@ -187,7 +184,7 @@ void rt_stop(void)
 	}
 	rt_complete_all();
 	switch_off();
-	request_memory_fini();
+	buffer_pool_fini();
 	guard_fini();
 	worker_setup_count();
 	worker_detach();

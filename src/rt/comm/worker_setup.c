@@ -9,24 +9,24 @@
 #include "rt/requests.h"
 #include "worker/worker.h"
 
-enum { WORKERS_BY_SPARE_MAX = 4 }; /* as for threads: then the memory is the limit */
+enum { WORKERS_MAX = 4 }; /* more threads do not copy faster: memory is the limit */
 
 /* The first allgather. */
 struct offer {
-	uint32_t may;   /* attach to one */
-	uint32_t wants; /* it would have something to do here */
-	struct worker_ticket ticket; /* of the one it is attached to; zero: none */
+	uint32_t may;  /* this rank may attach to a worker process */
+	uint32_t asks; /* this communicator may have work for one */
+	struct worker_ticket ticket; /* of the worker process of this rank; zero: none */
 };
 
 /* The last allgather. */
 struct result { int32_t attached, group; };
 
 /* Can this communicator have work for the worker process? */
-static bool leaves_work(const struct rt_comm *c)
+static bool may_have_work(const struct rt_comm *c)
 {
-	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
+	bool any = base_opt.early != BASE_EARLY_OFF && !pending_init();
 
-	for (int kind = 0; kind < COLL_COUNT && c->takes_requests; kind++)
+	for (int kind = 0; kind < COLL_COUNT && c->admits_requests; kind++)
 		any |= !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
 	return any;
 }
@@ -47,17 +47,17 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 	struct worker_setup setup;
 	struct os_cpumask ranks_cpus;
 	char reason[256] = "";
-	int spare;
+	int cpus;
 
 	*out = (struct worker_ticket){ 0 };
 	node_cpus(c->group, &ranks_cpus);
-	spare = engine_unused_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
-	setup.threads = spare < WORKERS_BY_SPARE_MAX ? spare : WORKERS_BY_SPARE_MAX;
+	cpus = engine_unused_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
+	setup.threads = cpus < WORKERS_MAX ? cpus : WORKERS_MAX;
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
-	if (!spare || !setup.threads) {
+	if (!cpus || !setup.threads) {
 		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
-			 spare ? "SLUICE_WORKERS=0" : "no CPU is spare");
+			 cpus ? "SLUICE_WORKERS=0" : "no unused CPU");
 		return;
 	}
 	/* the guard does not check the system calls of worker_start() */
@@ -69,21 +69,21 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 	sud_allow_pop();
 }
 
-/* *out: the worker process of the first rank that has one; zero: none. Returns: whether one is
- * wanted. */
+/* *out: the worker process of the first rank that has one; zero: none. Returns: whether the
+ * communicator gets a worker process. */
 static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 {
-	bool wanted = false;
+	bool is_asked = false;
 
 	*out = (struct worker_ticket){ 0 };
 	for (int r = 0; r < size; r++) {
-		wanted |= all[r].wants;
+		is_asked |= all[r].asks;
 		if (!all[r].may)
 			return false;
 		if (all[r].ticket.key && !out->key)
 			*out = all[r].ticket;
 	}
-	return wanted;
+	return is_asked;
 }
 
 /* Returns: 0 with *out, zero without a worker process; or -errno. Context: collective. */
@@ -93,7 +93,7 @@ static int agree_on_one(struct rt_comm *c, const struct node_oob *oob, struct of
 	struct offer mine = { .may = may_use_process() };
 	int ret;
 
-	mine.wants = mine.may && leaves_work(c);
+	mine.asks = mine.may && may_have_work(c);
 	worker_current(&mine.ticket);
 	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
 	if (ret || !choose(all, oob->size, out)) {
@@ -154,8 +154,7 @@ int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob)
 	if (mine.group && !c->worker_group)
 		worker_group_close(mine.group);
 	else if (mine.group)
-		base_log(BASE_LOG_INFO, "rt",
-			 "worker process %d moves what calls on a communicator of %d ranks leave",
+		base_log(BASE_LOG_INFO, "rt", "worker process %d serves a communicator of %d ranks",
 			 worker_pid(), oob->size);
 out:
 	free(all);
@@ -184,16 +183,6 @@ void worker_setup_check(struct rt_comm *c)
 {
 	if (c->worker_group)
 		worker_check(c->worker_group, reclaim, c);
-}
-
-void waiter_progress(void *arg)
-{
-	struct rt_comm *c = arg;
-
-	worker_setup_check(c);
-	rt_requests_progress();
-	if (c->progress)
-		c->progress(c->progress_ctx);
 }
 
 void worker_setup_count(void)

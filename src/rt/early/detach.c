@@ -3,7 +3,7 @@
  * Detaching: a collective returns while its data still moves.
  *
  *   detach_or_wait:  collect the situation -> policy_detach() -> settle -> detach, or wait
- *   detach:          bytes that no guard can cover are in place -> guard armed -> movers told
+ *   detach:          bytes that no guard covers are in place -> guard armed -> movers notified
  */
 #include <errno.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static void move_descs(struct pending *p, const struct detach *d)
  */
 static bool needs_all_partners(const struct rt_comm *c)
 {
-	return c->thread_multiple || !base_opt.rt_fault_progress;
+	return c->thread_multiple || !base_opt.fault_progress;
 }
 
 /*
@@ -160,7 +160,7 @@ static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls
 
 static int refuse(const struct detach *d, int error)
 {
-	trace_early_reason("its memory could not be guarded");
+	trace_early_reason("the buffer could not be guarded");
 	base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", d->name,
 		 strerror(-error));
 	return 0;
@@ -180,8 +180,7 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 	ret = settle_rest(c, r, &hulls);
 	if (ret <= 0)
 		return ret;
-	/* no handler of the program may run from here on: a touch in it would wait for this thread
-	 */
+	/* a handler of the program that touches the memory would wait for this thread */
 	sud_enter();
 	p = pending_alloc();
 	ret = -ENOSPC;
@@ -220,7 +219,43 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 
 /* ---- whether ----------------------------------------------------------------------------- */
 
-/* All facts that decide how a call ends. */
+/*
+ * May the pages of the buffer be closed? The program may use the bytes between the parts, for a
+ * message that arrives, say. Parts in another order than that of the ranks count as gaps.
+ */
+static bool may_be_closed(const struct buffer *b)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < b->side->count; i++) {
+		const struct coll_part *p = &b->side->parts[i];
+
+		if (p->bytes && p->off > end)
+			return false;
+		end = p->bytes ? base_max_u64(end, p->off + p->bytes) : end;
+	}
+	return !buffer_is_copy(b);
+}
+
+struct detach detach_describe(const struct rt_comm *c, const struct coll_call *call,
+			      const struct buffers *b, bool in_one_run)
+{
+	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv),
+		 bytes = base_max_u64(sent, received);
+	const struct coll_side *larger = received >= sent ? &call->recv : &call->send;
+
+	return (struct detach){
+		.name = call->name,
+		.site = call->site,
+		.is_root = node_rank(c->group) == call->root,
+		.bytes = bytes,
+		.copy_bytes = bytes,
+		.partner_copy_bytes = larger->count ? bytes / (uint64_t)larger->count : 0,
+		.is_allowed = in_one_run && may_be_closed(&b->send) && may_be_closed(&b->recv),
+	};
+}
+
+/* All facts that decide how a call ends, and the decision. */
 struct situation {
 	struct policy_detach_facts facts;
 	struct progress_facts movers;
@@ -263,7 +298,7 @@ static void situation_decide(const struct detach *d, struct situation *s)
 			 words[s->choice.how], s->choice.reason);
 }
 
-/* The last fact: system calls cost more from the first time on that the guard gets ready. */
+/* Collects the last fact late: once the guard is ready, system calls of the program cost more. */
 static bool is_guard_ready(struct situation *s)
 {
 	s->facts.guard_is_ready = guard_is_ready();
@@ -275,7 +310,7 @@ static bool is_guard_ready(struct situation *s)
 	return s->facts.guard_is_ready;
 }
 
-/* A reduction in place: known once the partners have come. */
+/* A partner reduces in place, which is known once all partners have published. */
 static bool is_for_ranks_only(struct exec_run *r, const struct detach *d, const struct situation *s)
 {
 	return s->facts.has_process && !is_forced(s) && d->movers == DETACH_TO_WORKER &&
@@ -289,7 +324,7 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 	enum progress_action progress;
 
 	if (is_for_ranks_only(r, d, s)) {
-		trace_early_reason("the worker process cannot do what a rank gets in place");
+		trace_early_reason("the worker process cannot produce a result in place");
 		return 0;
 	}
 	if (s->choice.how != DETACH_NOW && !is_guard_ready(s))
@@ -299,17 +334,15 @@ static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach
 	return detach(c, r, d, s->site, progress);
 }
 
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
-		   bool *out_detached)
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d)
 {
-	struct situation s = { .facts = { .mode = base_opt.rt_early,
-					  .wait_us = base_opt.rt_early_wait_us,
+	struct situation s = { .facts = { .mode = base_opt.early,
+					  .wait_us = base_opt.early_wait_us,
 					  .bytes = d->bytes,
-					  .min_bytes = base_opt.rt_early_min_bytes,
+					  .min_bytes = base_opt.early_min_bytes,
 					  .guard_is_ready = true } };
 	int ret;
 
-	*out_detached = false;
 	if (s.facts.mode == BASE_EARLY_OFF || d->bytes < s.facts.min_bytes) {
 		trace_early_reason(s.facts.mode == BASE_EARLY_OFF
 					   ? "SLUICE_EARLY is off"
@@ -329,7 +362,6 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 			  needs_all_partners(c), s.choice.wait_ns);
 	if (ret == EXEC_MAY_DETACH && try_detach(c, r, d, &s) > 0) {
 		trace_mark_early();
-		*out_detached = true;
 		return 0;
 	}
 	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_DETACH)

@@ -26,6 +26,8 @@ static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
 static _Atomic uint32_t spin;
 
+typedef bool pending_filter(const struct pending *, const void *arg);
+
 enum { END_IS_NEAR_NS = 500000, STRANGER_WAITS_NS = 20000000 };
 enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
 
@@ -161,25 +163,25 @@ static bool retire_locked(struct pending *p)
 /* ---- waiting for one --------------------------------------------------------------------- */
 
 /*
- * The host MPI progresses only in its own calls, and a partner that is waited for may itself wait
- * for a message of this process. A waiting thread therefore lets the host MPI progress:
+ * The host MPI progresses only in its own calls, and the partner that this thread waits for may
+ * itself wait for a message of this process. A waiting thread therefore lets the host MPI progress:
  *
- *   inside an MPI call of the program           always
- *   with SLUICE_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
- *                                               after all partners have come (detach.c)
- *   MPI_THREAD_MULTIPLE                         always
- *   the thread that made the collective call,   after a long wait: the thread could as well still
- * be touching memory (or a guard thread for it)  inside the call any other thread after
- * STRANGER_WAITS_NS
+ *   inside an MPI call of the program   always
+ *   SLUICE_FAULT_PROGRESS=off           nowhere else; a call then returns early only after all
+ *                                       partners have arrived (detach.c)
+ *   MPI_THREAD_MULTIPLE                 always
+ *   the thread that made the call,      after a long wait: the thread could still be inside the
+ *   or a guard thread for it            call
+ *   any other thread                    after STRANGER_WAITS_NS
  *
  * In the last two cases no other thread may be inside the host MPI: host_stand_in_try() (host.c).
  */
 static void let_progress(const struct pending *p, const struct node_wait *w, bool in_call)
 {
-	if (!in_call && !base_opt.rt_fault_progress)
+	if (!in_call && !base_opt.fault_progress)
 		return;
 	if (in_call || p->comm->thread_multiple) {
-		exec_progress_host(p->run, w);
+		exec_call_hooks(p->run, w);
 		return;
 	}
 	if (!w->since_ns || !node_wait_is_long(w))
@@ -188,7 +190,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 		return;
 	if (!host_stand_in_try())
 		return;
-	exec_progress_host(p->run, w);
+	exec_call_hooks(p->run, w);
 	host_stand_in_end();
 }
 
@@ -206,13 +208,14 @@ static void give_up(const struct pending *p, int error)
  */
 static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
+	bool is_complete = false;
 	struct node_wait w;
-	int ret;
 
 	node_wait_init(&w);
-	while (!exec_is_range_complete(p->run, lo, hi)) {
-		ret = exec_advance(p->run, lo);
-		if (ret > 0)
+	while (!is_complete) {
+		int ret = exec_fetch(p->run, lo, hi, &is_complete);
+
+		if (ret > 0 || is_complete)
 			continue;
 		if (!ret) {
 			exec_rescue(p->run);
@@ -228,7 +231,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			give_up(p, ret);
 	}
 	exec_resume(p->run, &w);
-	return exec_is_range_complete(p->run, lo, hi);
+	return is_complete;
 }
 
 /* Completes an operation and releases its ranges. The caller holds a reference. Returns: as
@@ -242,7 +245,7 @@ static bool finish(struct pending *p, bool in_call)
 	return true;
 }
 
-static void note_wanted(struct pending *p, bool is_called, uint64_t now)
+static void note_need(struct pending *p, bool is_called, uint64_t now)
 {
 	uint64_t none = 0;
 
@@ -271,16 +274,16 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
 			const struct guard_range *range, uintptr_t *lo, uintptr_t *hi)
 {
 	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
-	uint64_t want = OS_HUGE << base_min_u64(touches, 20);
+	uint64_t least = OS_HUGE << base_min_u64(touches, 20);
 
 	*lo = range->start;
 	*hi = range->end;
 	/* a buffer of 4 MB touches a page more than 4 MB */
-	if (base_round_down(range->end - range->start, OS_HUGE) <= 2 * want ||
+	if (base_round_down(range->end - range->start, OS_HUGE) <= 2 * least ||
 	    exec_is_claimed(p->run))
 		return;
 	*lo = base_max_u64(*lo, base_round_down(addr, OS_HUGE));
-	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), OS_HUGE));
+	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + least), OS_HUGE));
 }
 
 static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
@@ -289,7 +292,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	uint64_t now = os_now_ns();
 	uintptr_t start = addr;
 
-	note_wanted(p, false, now);
+	note_need(p, false, now);
 	exec_stop_channel(p->run);
 	for (uint32_t i = 0; i < p->range_count; i++) {
 		struct guard_range *range = &p->ranges[i];
@@ -300,8 +303,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		start = range->start;
 		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
 		if (!fetch(p, lo, hi, false))
-			continue; /* a signal of the program comes first; then the touch comes again
-				   */
+			continue; /* a signal of the program is pending; the touch faults again */
 		guard_release(range, lo > range->start ? lo : range->start,
 			      hi < range->end ? hi : range->end);
 	}
@@ -315,9 +317,9 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 }
 
 /*
- * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs,
- * and the program never notices. What others have claimed is waited for a little; not by the thread
- * that leaves, which finds that there is nothing to post.
+ * Mostly in a thread of the engine: the mover that copies last opens the pages, on an idle CPU,
+ * without a fault of the program. The mover waits for a moment while others hold claims. The thread
+ * that detaches does not wait; it comes here where the channel has nothing to copy.
  */
 void pending_channel_idle(void *arg)
 {
@@ -339,13 +341,13 @@ void pending_channel_idle(void *arg)
 }
 
 /* Returns: the first operation that matches and is not complete, with a reference; or NULL. */
-static struct pending *find(bool (*wanted)(const struct pending *, const void *), const void *arg)
+static struct pending *find(pending_filter *is_match, const void *arg)
 {
 	struct pending *p;
 
 	pending_lock();
 	for (p = first; p; p = p->next)
-		if (wanted(p, arg) && !(is_released(p) && exec_is_complete(p->run)))
+		if (is_match(p, arg) && !(is_released(p) && exec_is_complete(p->run)))
 			break;
 	if (p)
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
@@ -353,22 +355,17 @@ static struct pending *find(bool (*wanted)(const struct pending *, const void *)
 	return p;
 }
 
-static bool is_any(const struct pending *p, const void *arg)
-{
-	(void)p, (void)arg;
-	return true;
-}
+static bool is_any(const struct pending *p, const void *arg) { return true; }
 
-static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
-		       bool in_call)
+static void finish_all(pending_filter *is_match, const void *arg, bool in_call)
 {
 	struct pending *p;
 	bool more = true;
 
-	while (more && (p = find(wanted, arg))) {
+	while (more && (p = find(is_match, arg))) {
 		uint64_t now = os_now_ns();
 
-		note_wanted(p, true, now);
+		note_need(p, true, now);
 		more = finish(p, in_call);
 		atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
 		pending_unref(p);
@@ -378,19 +375,17 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 /* Context: fault handlers. Completes every operation, retires none. */
 static void on_complete_all(void) { finish_all(is_any, NULL, false); }
 
-/* In a handler of ours: the worker process cannot open what is all there, and nobody has touched
- * it. */
+static bool is_closed_and_complete(const struct pending *p, const void *arg)
+{
+	return !is_released(p) && exec_is_complete(p->run);
+}
+
+/* Releases an operation that the worker process has completed and that the program has not touched:
+ * the worker process cannot open pages. Context: handlers of Sluice. */
 static void on_tidy(void)
 {
-	struct pending *p;
+	struct pending *p = find(is_closed_and_complete, NULL);
 
-	pending_lock();
-	for (p = first; p; p = p->next)
-		if (!is_released(p) && exec_is_complete(p->run))
-			break;
-	if (p)
-		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
-	pending_unlock();
 	if (!p)
 		return;
 	release_all(p);
@@ -399,7 +394,7 @@ static void on_tidy(void)
 
 static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all, on_tidy };
 
-/* ---- calls of the program that want them ------------------------------------------------- */
+/* ---- calls that need an operation complete ----------------------------------------------- */
 
 /* Works without the lock, as a rescue copies and sleeps. */
 void pending_rescue_all(void)
@@ -423,8 +418,7 @@ void pending_rescue_all(void)
 
 /* Retires at most `at_most` matching operations, except those that other threads use. Returns: true
  * when one was retired. */
-static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
-		       int at_most)
+static bool retire_all(pending_filter *is_match, const void *arg, int at_most)
 {
 	struct pending *p, *next;
 	bool any = false;
@@ -432,10 +426,9 @@ static bool retire_all(bool (*wanted)(const struct pending *, const void *), con
 	pending_lock();
 	for (p = first; p && at_most--; p = next) {
 		next = p->next;
-		if (wanted(p, arg))
-			exec_rescue(
-				p->run); /* a peer may wait for fragments of a hung channel */
-		if (!wanted(p, arg) || !retire_locked(p))
+		if (is_match(p, arg)) /* a peer may wait for fragments of a hung channel */
+			exec_rescue(p->run);
+		if (!is_match(p, arg) || !retire_locked(p))
 			continue;
 		any = true;
 		pending_lock(); /* the list may have changed meanwhile */
@@ -449,36 +442,34 @@ struct interval { uintptr_t lo, hi; };
 
 static bool is_overlapping(const struct pending *p, const void *arg)
 {
-	const struct interval *want = arg;
+	const struct interval *range = arg;
 
 	for (int i = 0; i < 2; i++)
-		if (p->lo[i] < want->hi && p->hi[i] > want->lo)
+		if (p->lo[i] < range->hi && p->hi[i] > range->lo)
 			return true;
 	for (uint32_t i = 0; i < p->range_count; i++)
-		if (p->ranges[i].start < want->hi && p->ranges[i].end > want->lo)
+		if (p->ranges[i].start < range->hi && p->ranges[i].end > range->lo)
 			return true;
 	return false;
 }
 
-static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg,
-		     bool in_call)
+static void complete(pending_filter *is_match, const void *arg, bool in_call)
 {
-	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
-			  does */
-	finish_all(wanted, arg, in_call);
-	retire_all(wanted, arg, PENDING_MAX);
+	sud_enter(); /* no handler of the program interrupts the copy of a claimed fragment */
+	finish_all(is_match, arg, in_call);
+	retire_all(is_match, arg, PENDING_MAX);
 	sud_exit();
 }
 
 void rt_complete_range(const void *addr, uint64_t bytes)
 {
-	struct interval want = { (uintptr_t)addr, (uintptr_t)addr + bytes };
+	struct interval range = { (uintptr_t)addr, (uintptr_t)addr + bytes };
 
 	if (!rt_has_pending() || !bytes)
 		return;
-	if (want.hi < want.lo)
-		want.hi = UINTPTR_MAX;
-	complete(is_overlapping, &want, true);
+	if (range.hi < range.lo)
+		range.hi = UINTPTR_MAX;
+	complete(is_overlapping, &range, true);
 }
 
 void rt_complete_all(void)
@@ -505,17 +496,16 @@ bool pending_retire_run(struct exec_run *r)
 }
 
 /* Repeats until none is left: another thread may hold a reference for a moment. */
-static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg,
-			      bool in_call)
+static void complete_for_good(pending_filter *is_match, const void *arg, bool in_call)
 {
 	bool any = true;
 
 	while (any) {
-		complete(wanted, arg, in_call);
+		complete(is_match, arg, in_call);
 		any = false;
 		pending_lock();
 		for (struct pending *p = first; p; p = p->next)
-			any |= wanted(p, arg);
+			any |= is_match(p, arg);
 		pending_unlock();
 		if (any)
 			sched_yield();
@@ -531,10 +521,10 @@ void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, 
 /* The hook of region/: the program is about to unmap or replace this memory. */
 static void before_change(uintptr_t start, uintptr_t end)
 {
-	struct interval want = { start, end };
+	struct interval range = { start, end };
 
 	if (rt_has_pending())
-		complete_for_good(is_overlapping, &want, false); /* any thread may free memory */
+		complete_for_good(is_overlapping, &range, false); /* any thread may free memory */
 }
 
 static void before_fork(void)
@@ -570,9 +560,9 @@ static void init_once(void)
 	trace_guard(guard_kind_name());
 	guard_shadows(&shadow_start, &shadow_end);
 	if (shadow_start < shadow_end && region_add_mapping(shadow_start, shadow_end))
-		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");
+		base_log(BASE_LOG_WARN, "rt", "no room for the mapping of the guard's shadow");
 	region_set_before_change(before_change);
-	/* after region/ has registered its own: these run first */
+	/* registered after the handlers of region/, so that these run first */
 	pthread_atfork(before_fork, NULL, after_fork_child);
 }
 

@@ -18,7 +18,7 @@ static struct {
 	bool tried;
 	_Atomic(struct engine_chan *) chan;
 	uint32_t depth;
-	bool has_cpu; /* or needs none */
+	bool has_cpu; /* or the channel needs none */
 } mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Ranks of a NUMA node share its channels. Returns: 0 with the channel of this rank, or -errno. */
@@ -43,7 +43,7 @@ static int deal_channel(const struct engine_ops *engine, const struct node_group
 
 static void open_channel_locked(const struct rt_comm *c)
 {
-	struct os_cpumask ranks_cpus, spare;
+	struct os_cpumask ranks_cpus, unused;
 	const struct engine_ops *engine;
 	struct engine_chan *chan;
 	struct engine_caps caps;
@@ -51,11 +51,11 @@ static void open_channel_locked(const struct rt_comm *c)
 	int count, node, index, ret;
 
 	node_cpus(c->group, &ranks_cpus);
-	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &spare);
+	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &unused);
 	engine_thread_started = progress_thread_own;
-	/* all ranks share the spare CPUs: each has its part of them as workers */
+	/* all ranks share the unused CPUs: each has its part of them as workers */
 	engine_set_cpus(
-		&spare,
+		&unused,
 		count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
 	engine = engine_pick(reason, sizeof reason);
 	if (!engine) {
@@ -75,7 +75,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
-	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d unused CPUs", engine->name, count);
 	progress_thread_start();
 }
 
@@ -83,7 +83,7 @@ static void open_channel_locked(const struct rt_comm *c)
  * serves it. */
 void offload_open(struct rt_comm *c)
 {
-	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))
+	if (base_opt.early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
@@ -97,7 +97,7 @@ static struct engine_chan *channel(void)
 	return atomic_load_explicit(&mover.chan, memory_order_acquire);
 }
 
-/* ---- telling them ------------------------------------------------------------------------ */
+/* ---- choosing a mover -------------------------------------------------------------------- */
 
 void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f)
 {

@@ -12,10 +12,10 @@
 
 static void attend(void *arg)
 {
-	uint32_t seen = 0;
+	uint32_t wakes = 0;
 
 	(void)arg;
-	while (!node_wait_process_wake(&seen)) {
+	while (!node_wait_process_wake(&wakes)) {
 		pending_rescue_all();
 		requests_publish_queued();
 	}
@@ -33,7 +33,7 @@ static void start_once(void)
 	int ret;
 
 	engine_thread_started = progress_thread_own;
-	ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
+	ret = engine_thread_create("sluice-progress", NULL, attend, NULL, &thread);
 
 	if (ret)
 		base_log(BASE_LOG_INFO, "rt",

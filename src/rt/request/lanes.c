@@ -75,7 +75,7 @@ int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, i
 		mine.free = ~l->used;
 		pthread_mutex_unlock(&l->lock);
 		for (uint32_t i = 0; i < l->n; i++)
-			if (mine.free >> i & 1) /* the others are being started by any thread */
+			if (mine.free >> i & 1) /* another thread may count turns of a used lane */
 				mine.turns[i] = l->turns[i];
 	}
 	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->words);

@@ -1,8 +1,85 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests by exec/: every rank publishes its side in a slot, and waiting ranks move the data. */
+/*
+ * Requests by exec/: every rank publishes its side in a slot, and waiting ranks move the data. This
+ * rank may be computing meanwhile, so peers must reach its memory by themselves: the program's own
+ * where it is mapped, else a copy, filled at the start and copied back at the collection.
+ */
 #include <errno.h>
+#include <stdlib.h>
 
+#include "rt/coll/run.h"
 #include "rt/request/request.h"
+
+static int create_starts(struct rt_request *r)
+{
+	if (!request_is(r, COLL_REDUCE_SCATTER))
+		return 0;
+	r->starts = calloc((size_t)r->call->send.count + 1, sizeof *r->starts);
+	if (!r->starts)
+		return -ENOMEM;
+	run_starts(r->call, r->starts);
+	return 0;
+}
+
+static void destroy_starts(struct rt_request *r)
+{
+	free(r->starts);
+	r->starts = NULL;
+}
+
+/* ---- the memory -------------------------------------------------------------------------- */
+
+static int open_filled(struct buffer *b, const struct coll_side *side, enum buffer_memory memory,
+		       bool has_input)
+{
+	int ret = buffer_open(b, side, side->buf.bytes, memory);
+
+	return ret || !has_input ? ret : buffer_pack_range(b, 0, side->buf.bytes);
+}
+
+static bool is_bcast_leaf(const struct rt_request *r)
+{
+	return r->call->kind == COLL_BCAST && node_rank(r->comm->group) != r->call->root;
+}
+
+static int open_buffers(struct rt_request *r)
+{
+	const struct coll_call *call = r->call;
+	static const struct coll_side none;
+	struct buffers *b = &r->buffers;
+	/* the results in place are inputs of other ranks: the input is a copy */
+	bool is_copied = call->in_place &&
+			 (request_is(r, COLL_ALLTOALL) || request_is(r, COLL_REDUCE_SCATTER));
+	bool has_send = is_copied || !call->in_place || !request_is_reduce(r);
+	int ret;
+
+	*b = (struct buffers){ 0 };
+	ret = open_filled(&b->send, has_send ? &call->send : &none,
+			  is_copied ? BUFFER_COPY : BUFFER_MAPPED, !is_bcast_leaf(r));
+	if (!ret)
+		ret = open_filled(&b->recv, &call->recv, BUFFER_MAPPED, call->in_place);
+	policy_reuse_count(r->reuse, !b->send.is_unmapped && !b->recv.is_unmapped);
+	return ret;
+}
+
+static int close_buffer(struct rt_request *r, struct buffer *b, bool has_output)
+{
+	int ret = has_output ? buffer_unpack(b, 0, NULL, -1, r->call->sources) : 0;
+
+	buffer_close(b, r->result ? r->comm : NULL);
+	return ret;
+}
+
+static int close_buffers(struct rt_request *r, bool is_good)
+{
+	bool gets = r->call->kind != COLL_EXSCAN || node_rank(r->comm->group);
+	int ret = close_buffer(r, &r->buffers.send, is_good && is_bcast_leaf(r));
+	int err = close_buffer(r, &r->buffers.recv, is_good && gets);
+
+	return ret ? ret : err;
+}
+
+/* ---- one run ----------------------------------------------------------------------------- */
 
 /* The worker process only: channels serve calls that returned early. */
 static void announce(struct rt_request *r)
@@ -16,28 +93,29 @@ static void announce(struct rt_request *r)
 
 static int begin(struct rt_request *r)
 {
+	const struct coll_call *call = r->call;
+	const struct buffers *b = &r->buffers;
 	/* an allgather in place has one buffer only */
-	struct request_side *send =
-		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
-	struct exec_run *run;
+	bool one_buffer = call->in_place && request_is(r, COLL_ALLGATHER);
+	struct exec_call e = run_describe(r->comm, call->name, one_buffer ? &b->recv : &b->send,
+					  &b->recv);
+	const struct exec_shape shape = run_shape(call);
 	struct exec_reduce reduce;
-	struct exec_call call = {
-		.schedule = &r->schedule,
-		.reduce = request_is_reduce(r) ? &reduce : NULL,
-		.user = { send->addr, r->recv.addr },
-		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
-		.prefer_vm = r->comm->prefer_vm,
-		.is_nonblocking = true,
-		.number = request_number(r),
-		.name = r->call->name,
-	};
+	struct exec_run *run;
 	int ret;
 
-	if (call.reduce)
-		request_reduce(r, &reduce);
-	ret = exec_begin(r->comm->exec, &call, &run);
+	e.is_nonblocking = true;
+	e.number = request_number(r);
+	if (request_is_reduce(r)) {
+		reduce = run_reduction(call, b, 0, 0, call->send.buf.bytes);
+		reduce.starts = r->starts;
+		e.reduce = &reduce;
+	} else {
+		e.shape = &shape;
+	}
+	ret = exec_begin(r->comm->exec, &e, &run);
 	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that returned early */
-		ret = exec_begin(r->comm->exec, &call, &run);
+		ret = exec_begin(r->comm->exec, &e, &run);
 	r->comm->requests.behind = ret == -EBUSY ? run : NULL;
 	if (ret)
 		return ret;
@@ -58,12 +136,12 @@ static int check(struct rt_request *r)
 
 const struct request_ops request_large = {
 	.way = REQUEST_BY_EXEC,
-	.create = request_schedule,
-	.destroy = request_unschedule,
-	.open = request_open,
+	.create = create_starts,
+	.destroy = destroy_starts,
+	.open = open_buffers,
 	.begin = begin,
 	.active = announce,
 	.step = step,
 	.check = check,
-	.close = request_close,
+	.close = close_buffers,
 };

@@ -3,7 +3,7 @@
  * A request and its two implementations. Shared by the files of rt/request/ only.
  *
  *   requests.c   queue, passes over all communicators, collection
- *   large.c      requests by exec/: schedule.c, memory.c
+ *   large.c      requests by exec/
  *   small.c      requests by the mailbox
  *   lanes.c      an order of its own for each persistent request
  *   wait.c       waiting for requests, and testing them
@@ -13,13 +13,6 @@
 
 #include "rt/private.h"
 #include "rt/requests.h"
-
-/* A buffer of the program while a request uses it. */
-struct request_side {
-	struct region_extent scratch; /* copy of the buffer; bytes 0: the program's own memory */
-	struct region_desc desc;
-	char *addr; /* NULL: the call has no such buffer */
-};
 
 /*
  * States of a request. All changes happen under the lock of its communicator; COMPLETE -> INACTIVE
@@ -45,7 +38,8 @@ enum request_state { REQUEST_INACTIVE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_C
  */
 struct request_ops {
 	enum request_way { REQUEST_BY_EXEC, REQUEST_BY_MAILBOX, REQUEST_WAYS } way;
-	/* Makes what all starts share. Returns: 0 or -errno. Undone by destroy(). */
+	/* Allocates the resources that all starts share. Returns: 0 or -errno. destroy() frees
+	 * them. */
 	int (*create)(struct rt_request *r);
 	void (*destroy)(struct rt_request *r);
 	/* Pins or copies the memory of the call. Returns: 0 or -errno; close() is due in any case.
@@ -55,19 +49,18 @@ struct request_ops {
 	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too.
 	 */
 	int (*begin)(struct rt_request *r);
-	/* Stays queued when its start returns: makes what begin() in a thread of Sluice needs.
-	 * Returns: 0 or -errno. Context: the thread that starts the request, under the lock. */
+	/* Prepares a request that stays queued for begin() in a thread of Sluice. Returns: 0 or
+	 * -errno. Context: the thread that starts the request, under the lock. */
 	int (*queued)(struct rt_request *r);
-	/* Was published and has not ended: announces its work to other movers. Context: the lock.
-	 */
+	/* Announces the work of an active request to other movers. Context: the lock. */
 	void (*active)(struct rt_request *r);
-	/* Moves what `copy` permits; EXEC_COPY_NOTHING: calls no function of the program.
-	 * Returns: 1 moved something, 0, -errno. *out_ended: the request has ended. */
+	/* Moves the bytes that `copy` permits; EXEC_COPY_NOTHING: calls no function of the program.
+	 * Returns: 1 when bytes have moved, 0, -errno. *out_ended: the request has ended. */
 	int (*step)(struct rt_request *r, enum exec_copy copy, bool *out_ended);
-	/* Queued or active for long without progress: do the ranks live? Returns: 0, or -errno
+	/* Checks after a long time without progress that the ranks live. Returns: 0, or -errno
 	 * (reported) when the request can never end. */
 	int (*check)(struct rt_request *r);
-	/* Gives its memory back; is_good: after its results are in the memory of the program.
+	/* Releases the memory of open(); is_good: copies the results to the program's memory first.
 	 * Returns: 0 or -errno. Context: the thread that collects the request. */
 	int (*close)(struct rt_request *r, bool is_good);
 };
@@ -86,9 +79,8 @@ struct rt_request {
 	uint64_t traced_op; /* number of the collective in the trace */
 
 	/* large */
-	struct request_side send, recv;
+	struct buffers buffers;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
-	struct coll_schedule schedule; /* no operations: a reduction */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
 
@@ -96,7 +88,7 @@ struct rt_request {
 	uint64_t number;            /* of the collective in the mailbox */
 	struct mailbox_read read;
 	struct mailbox_reduce reduce;
-	char *image;                /* the result, where it is not made in the program's memory */
+	char *image;                /* the result, where the program's memory cannot hold it yet */
 	char *message;              /* packed input, while queued */
 	uint32_t message_bytes;
 };
@@ -117,7 +109,7 @@ uint32_t requests_busy_count(void);
 /* Returns: the i-th communicator, which stays until requests_busy_put(); NULL: there are fewer. */
 struct rt_comm *requests_busy_get(int i);
 void requests_busy_put(struct rt_comm *c);
-/* Nothing has moved for long: checks that the ranks live. */
+/* Checks after a long time without progress that the ranks live. */
 void requests_check_peers(struct rt_comm *c);
 
 /* ---- lanes.c ----------------------------------------------------------------------------- */
@@ -128,29 +120,18 @@ void request_next_turn(struct rt_request *r);
 uint64_t request_number(const struct rt_request *r);
 void request_free_lane(struct rt_request *r);
 
-/* ---- schedule.c -------------------------------------------------------------------------- */
-
-/* Makes r->schedule, or r->starts. Returns: 0 or -errno. */
-int request_schedule(struct rt_request *r);
-void request_unschedule(struct rt_request *r);
-/* Describes the reduction for exec_begin(). */
-void request_reduce(const struct rt_request *r, struct exec_reduce *out);
-bool request_is_reduce(const struct rt_request *r);
-/* Each rank gets a part of the reduction. */
-bool request_is_reduce_scatter(const struct rt_request *r);
-bool request_is_alltoall(const struct rt_request *r);
-bool request_is_allgather(const struct rt_request *r);
-
-/* ---- memory.c ---------------------------------------------------------------------------- */
-
-int request_open(struct rt_request *r);
-/* Returns: how its memory is reached, for the trace. */
-enum trace_region request_region(const struct rt_request *r);
-int request_close(struct rt_request *r, bool is_good);
+static inline bool request_is_reduce(const struct rt_request *r)
+{
+	return coll_is_reduce(r->call->kind);
+}
+static inline bool request_is(const struct rt_request *r, enum coll pattern)
+{
+	return coll_pattern(r->call->kind) == pattern;
+}
 
 /* ---- small.c ----------------------------------------------------------------------------- */
 
-/* Is the message of every rank short enough for the mailbox? All ranks come to the same. */
+/* Returns: whether every rank's message fits into the mailbox; the same on all ranks. */
 bool request_is_small(const struct rt_comm *c, const struct coll_call *call);
 
 #endif

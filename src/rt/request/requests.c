@@ -15,9 +15,9 @@
 
 #include "base/spin.h"
 #include "rt/request/request.h"
-#include "rt/coll/sides.h"
+#include "rt/coll/run.h"
 
-#define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
+#define GIVE_UP_NS 2000000000ull /* at the end of a communicator: time without progress */
 
 _Atomic uint32_t rt_requests;
 
@@ -26,8 +26,8 @@ static struct {
 	struct base_spin lock;
 	struct rt_comm **comms;
 	int n, cap;
-	int known; /* communicators there are: for each there is room, or it was never finished */
-	_Atomic int count; /* n, for those who only want to know whether there are any */
+	int known; /* existing communicators; `comms` has room for each */
+	_Atomic int count; /* n, readable without the lock */
 } busy;
 
 static struct {
@@ -36,7 +36,7 @@ static struct {
 	_Atomic uint32_t n;
 } done = { .last = &done.first };
 
-/* ---- done -------------------------------------------------------------------------------- */
+/* ---- completed requests ------------------------------------------------------------------ */
 
 static void put_done(struct rt_request *r, int result)
 {
@@ -79,9 +79,9 @@ void *rt_request_next_done(int *out_result)
 	return r->owner;
 }
 
-/* ---- who has requests -------------------------------------------------------------------- */
+/* ---- communicators with requests --------------------------------------------------------- */
 
-/* For one more. 0 or -ENOMEM. */
+/* Makes room for one more. Returns: 0 or -ENOMEM. */
 static int reserve_busy(void)
 {
 	bool is_short = base_fault("busy");
@@ -188,7 +188,7 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 }
 
 /* Publishes as many queued requests as there is room for; every lane has room of its own. Returns:
- * false when one failed, and with it all of the communicator. */
+ * false when one has failed, and so every request of the communicator. */
 static bool begin_queued_locked(struct rt_comm *c)
 {
 	struct requests_list rest = c->requests.queued;
@@ -271,10 +271,9 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 
 	if (!p)
 		return false;
-	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
-			  does */
+	sud_enter(); /* no handler of the program interrupts the copy of a claimed fragment */
 	do {
-		ret = exec_advance(run, 0); /* a later call finds the error again */
+		ret = exec_advance(run); /* a later call finds the error again */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
 	sud_exit();
@@ -294,7 +293,7 @@ static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
 	}
 	if (!c->requests.active.first && !c->requests.queued.first)
 		busy_remove(c);
-	return ret; /* an error has ended them */
+	return ret; /* after an error: every request has ended */
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */
@@ -352,7 +351,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-/* r may be completed and freed once published, unless the lock is held. */
+/* Without the lock, a published request may be completed and freed at any time. */
 static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 {
 	return c->requests.queued.first && c->requests.queued.last == r;
@@ -388,16 +387,14 @@ void rt_request_start(struct rt_request *r)
 	struct rt_comm *c = r->comm;
 	int ret;
 
-	host_call_begin();
-	rt_reap();
-	side_complete_pending(&r->call->send);
-	side_complete_pending(&r->call->recv);
+	call_enter(r->call);
 	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	intercept_count_up(&rt_requests);
 	ret = r->ops->open ? r->ops->open(r) : 0;
-	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
-	if (!ret && !call_own_part_fits(r->call, node_rank(c->group)))
+	trace_admitted(buffers_region(&r->buffers), r->call->root,
+		       node_rank(c->group) == r->call->root);
+	if (!ret && !run_own_part_fits(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);
@@ -407,7 +404,7 @@ void rt_request_start(struct rt_request *r)
 		put_done(r, ret);
 		pthread_mutex_unlock(&c->requests.lock);
 	}
-	host_call_end();
+	call_exit();
 }
 
 int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
@@ -480,11 +477,7 @@ static bool is_all_complete(const struct rt_comm *c)
 	return !c->requests.queued.first && !c->requests.active.first;
 }
 
-void requests_before_blocking(struct rt_comm *c)
-{
-	if (base_unlikely(atomic_load_explicit(&c->requests.count, memory_order_relaxed)))
-		progress_until(c, is_all_begun, 0);
-}
+void requests_publish_all(struct rt_comm *c) { progress_until(c, is_all_begun, 0); }
 
 void requests_make_room(struct rt_comm *c)
 {
@@ -501,18 +494,13 @@ int requests_comm_created(struct rt_comm *c)
 {
 	pthread_mutexattr_t attr;
 
-	/* who holds it over a blocking collective steps requests in it */
+	/* recursive: the holder steps requests while it waits in a blocking collective */
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&c->requests.lock, &attr);
 	pthread_mutexattr_destroy(&attr);
 	return reserve_busy();
 }
-
-/* Other threads: the progress thread, and guard threads that wait for a pending operation. */
-void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
-
-void requests_exit_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
 
 void rt_requests_end(struct rt_comm *c)
 {
@@ -522,6 +510,16 @@ void rt_requests_end(struct rt_comm *c)
 	pthread_mutex_lock(&c->requests.lock);
 	fail_all_locked(c, -ECANCELED, "a collective that others have not started");
 	pthread_mutex_unlock(&c->requests.lock);
+}
+
+struct trace_op rt_request_op(const struct rt_request *r)
+{
+	const struct node_group *g = r->comm->group;
+
+	if (!r->traced_op)
+		return (struct trace_op){ 0 };
+	return (struct trace_op){ r->traced_op, node_id(g), (uint16_t)node_rank(g),
+				  (uint16_t)node_size(g) };
 }
 
 void requests_comm_destroyed(struct rt_comm *c)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small requests: each rank posts its message in the mailbox of the communicator at its start, and
- * makes its own result when it asks for it. All ranks know alike which requests are small.
+ * Small requests: each rank posts its message in the mailbox of the communicator when it starts the
+ * request, and computes its own result from the posted messages when it progresses. All ranks agree
+ * on which requests are small.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +10,8 @@
 
 #include "goal/local.h"
 #include "rt/request/request.h"
-#include "rt/coll/sides.h"
 
-/* The longest message that a rank posts. */
+/* Returns: bytes of the longest message that a rank posts. */
 static uint64_t message_bytes(const struct coll_call *call, int ranks)
 {
 	uint64_t longest = 0;
@@ -38,7 +38,7 @@ bool request_is_small(const struct rt_comm *c, const struct coll_call *call)
 	       (call->bytes && message_bytes(call, node_size(c->group)) <= MAILBOX_BYTES);
 }
 
-/* ---- what goes out ----------------------------------------------------------------------- */
+/* ---- posting ----------------------------------------------------------------------------- */
 
 static int copy_out(const struct coll_buf *buf, const struct coll_part *p, char *to)
 {
@@ -48,8 +48,8 @@ static int copy_out(const struct coll_buf *buf, const struct coll_part *p, char 
 	return 0;
 }
 
-/* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends
- * what it has received into. */
+/* Returns: the side whose parts [*first, *first + *n) are this rank's message; NULL: this rank
+ * posts nothing. An allgather in place sends from its receive buffer. */
 static const struct coll_side *sender(const struct rt_request *r, int *first, int *n)
 {
 	const struct coll_call *call = r->call;
@@ -59,7 +59,7 @@ static const struct coll_side *sender(const struct rt_request *r, int *first, in
 	*n = call->send.count;
 	if (call->kind == COLL_BCAST && rank != call->root)
 		return NULL;
-	if (call->in_place && request_is_allgather(r)) {
+	if (call->in_place && request_is(r, COLL_ALLGATHER)) {
 		*first = rank;
 		*n = 1;
 		return &call->recv;
@@ -67,7 +67,7 @@ static const struct coll_side *sender(const struct rt_request *r, int *first, in
 	return *n ? &call->send : NULL;
 }
 
-/* MAILBOX_BYTES at most, to `message`. 0 or -errno. */
+/* Packs parts into `message`, which has MAILBOX_BYTES. Returns: 0 or -errno. */
 static int copy_all_out(const struct coll_side *s, int first, int n, char *message,
 			uint32_t *out_bytes)
 {
@@ -118,7 +118,7 @@ static int queued(struct rt_request *r)
 	return r->message ? copy_all_out(s, first, n, r->message, &r->message_bytes) : -ENOMEM;
 }
 
-/* ---- what comes in ----------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------- */
 
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
@@ -177,14 +177,14 @@ static const struct coll_side *receiver(const struct rt_request *r)
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
 
-/* Sets where the result is made: in the program's memory, or in an image, for reductions and
- * buffers with gaps. */
+/* Sets where the result is written: to the program's memory, or, for reductions and buffers with
+ * gaps, to an image. */
 static int set_place(struct rt_request *r)
 {
 	const struct coll_side *s = receiver(r);
 	struct mailbox_read *read = &r->read;
 
-	if (r->call->kind == COLL_BARRIER) /* all have come: that is all */
+	if (r->call->kind == COLL_BARRIER) /* a message without bytes arrives from each rank */
 		return 0;
 	if (!s) {
 		read->end = read->first;
@@ -203,7 +203,7 @@ static int set_place(struct rt_request *r)
 	return r->image ? 0 : -ENOMEM;
 }
 
-/* ---- from begin to end ------------------------------------------------------------------- */
+/* ---- the operations ---------------------------------------------------------------------- */
 
 static int begin(struct rt_request *r)
 {
@@ -224,7 +224,7 @@ static int begin(struct rt_request *r)
 }
 
 /* Traces the bytes that this rank copied out of messages. */
-static void trace_taken_bytes(const struct rt_request *r)
+static void trace_received_bytes(const struct rt_request *r)
 {
 	const struct coll_side *s = receiver(r);
 	int rank = node_rank(r->comm->group), first = r->read.first;
@@ -255,7 +255,7 @@ static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 	if (ret)
 		mailbox_end(r->comm->mailbox, r->number);
 	if (ret > 0 && trace_is_on())
-		trace_taken_bytes(r);
+		trace_received_bytes(r);
 	*out_ended = ret > 0;
 	return ret < 0 ? ret : 0;
 }
@@ -271,7 +271,7 @@ static int finish(struct rt_request *r, bool is_good)
 		char *packed = from;
 
 		from += p->bytes;
-		if (s->count > 1 && i == r->read.skip) /* in place: nothing came */
+		if (s->count > 1 && i == r->read.skip) /* in place */
 			continue;
 		if (s->buf.unpack && p->bytes)
 			ret = s->buf.unpack(s->buf.ctx, p->off, p->bytes, packed);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for requests, and testing them in vain. The missing step may be another process's: to
- * publish a collective, or to take back fragments of a dead worker; or a rank has died. The program
- * may wait for any communicator with requests: all of them are checked.
+ * Waiting for requests, and testing them without result. Another process may have to publish a
+ * collective or to take back fragments of a dead worker process, or a rank has died. The program may
+ * wait for a request of any communicator, so that a waiting rank checks all communicators with
+ * requests.
  */
 #include <sched.h>
 #include <string.h>
@@ -16,7 +17,7 @@ _Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait),
 
 static struct node_wait *wait_of(struct rt_nap *nap) { return (struct node_wait *)nap->wait; }
 
-/* ---- all that have requests -------------------------------------------------------------- */
+/* ---- communicators with requests----------------------------------------------------------- */
 
 static void each(void (*visit)(struct rt_comm *))
 {
@@ -67,7 +68,7 @@ static void ask_others(bool is_stuck)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Naps are short: one communicator's bell stands for all. */
+/* Naps are short, so that wakes of one communicator suffice. */
 static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
 {
 	struct rt_comm *c = requests_busy_get(0);
@@ -99,7 +100,7 @@ void rt_requests_nap(struct rt_nap *nap)
 	struct rt_comm *c = comm_to_nap_on(nap);
 	struct node_wait *w = wait_of(nap);
 
-	if (!c) { /* another thread has ended the last one, and will hand it out */
+	if (!c) { /* another thread has completed the last request, and will collect it */
 		sched_yield();
 		return;
 	}
@@ -137,8 +138,7 @@ static bool is_due(_Atomic uint64_t *last_ns, uint64_t now, uint64_t interval_ns
 
 void rt_requests_tested(bool any)
 {
-	static _Atomic uint64_t moved_ns,
-		checked_ns; /* moved_ns 0: nothing was tested in vain since */
+	static _Atomic uint64_t moved_ns, checked_ns; /* moved_ns 0: no test without result since */
 	uint64_t now = any ? 0 : os_now_ns();
 
 	if (any || !atomic_load_explicit(&moved_ns, memory_order_relaxed)) {

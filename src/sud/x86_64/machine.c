@@ -41,15 +41,9 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call)
 	r[REG_RIP] = (greg_t)(uintptr_t)sud_pass;
 }
 
-void machine_restart(ucontext_t *uc)
-{
-	uc->uc_mcontext.gregs[REG_RIP] -= SYSCALL_BYTES;
-}
+void machine_restart(ucontext_t *uc) { uc->uc_mcontext.gregs[REG_RIP] -= SYSCALL_BYTES; }
 
-void machine_set_result(ucontext_t *uc, long result)
-{
-	uc->uc_mcontext.gregs[REG_RAX] = result;
-}
+void machine_set_result(ucontext_t *uc, long result) { uc->uc_mcontext.gregs[REG_RAX] = result; }
 
 void machine_undo_interruption(ucontext_t *uc)
 {

@@ -81,7 +81,7 @@ static void sum_over(MPI_Comm comm, uint64_t count)
 	EXPECT(sluice_goal_test(i) == 1);
 	EXPECT(!sluice_goal_close(i));
 	sluice_goal_schedule_destroy(s);
-	sluice_goal_group_leave(g);
+	sluice_goal_group_destroy(g);
 	free(mine);
 	free(sum);
 }
@@ -126,7 +126,7 @@ BEHAVIOUR(goal_beside_mpi, 2)
 	EXPECT(memory[0] == 9 && memory[bytes - 1] == 9 && other[0] == 5 && other[bytes - 1] == 5);
 	sluice_goal_schedule_destroy(s);
 	sluice_goal_destroy(b);
-	sluice_goal_group_leave(g);
+	sluice_goal_group_destroy(g);
 	free(other);
 }
 
@@ -158,7 +158,7 @@ BEHAVIOUR(goal_after_mpi, 2)
 	}
 	sluice_goal_schedule_destroy(s);
 	sluice_goal_destroy(b);
-	sluice_goal_group_leave(g);
+	sluice_goal_group_destroy(g);
 	free(whole);
 	free(got);
 }
@@ -225,7 +225,7 @@ BEHAVIOUR(goal_in_threads_beside_mpi, 2)
 	}
 	for (uint32_t t = 0; t < THREADS; t++)
 		EXPECT(!pthread_join(all[t].thread, NULL) && !all[t].wrong);
-	sluice_goal_group_leave(g);
+	sluice_goal_group_destroy(g);
 }
 
 int main(int argc, char **argv)

@@ -2,35 +2,34 @@
 /* Collectives as data: for all sizes and roots, who sends what to whom. */
 #include <stdlib.h>
 
-#include "base/base.h"
-#include "coll/coll.h"
+#include "exec/private.h"
 #include "unit.h"
 
 enum { RANKS_MAX = 9 };
-static struct coll_flat_op ops[RANKS_MAX][2 * RANKS_MAX];
-static struct coll_schedule schedules[RANKS_MAX];
+static struct { struct exec_slot slot; struct slot_op ops[2 * RANKS_MAX]; } sides[RANKS_MAX];
 
 /* Every operation lies inside its buffers, receives come first. */
 static void check_schedule(int rank, int ranks, const uint64_t *buf_bytes)
 {
-	const struct coll_schedule *s = &schedules[rank];
+	const struct exec_slot *s = &sides[rank].slot;
 
-	for (uint32_t i = 0; i < s->count; i++) {
-		const struct coll_flat_op *op = &s->ops[i];
+	CHECK(s->op_count <= 2 * (uint32_t)ranks);
+	for (uint32_t i = 0; i < s->op_count; i++) {
+		const struct slot_op *op = &sides[rank].ops[i];
 
-		CHECK_EQ(op->type == COLL_OP_RECV, i < s->recv_count);
-		CHECK(op->type > COLL_OP_NONE && op->type <= COLL_OP_COPY);
+		CHECK_EQ(op->type == OP_RECV, i < s->recv_count);
+		CHECK(op->type > OP_NONE && op->type <= OP_COPY);
 		CHECK(op->buf < COLL_BUFFERS && op->src_buf < COLL_BUFFERS);
 		CHECK(op->peer < (uint32_t)ranks);
 		CHECK(op->bytes && op->off + op->bytes <= buf_bytes[op->buf]);
-		if (op->type == COLL_OP_COPY)
+		if (op->type == OP_COPY)
 			CHECK(op->src_off + op->bytes <= buf_bytes[op->src_buf]);
 	}
 }
 
-static void build(const struct coll_shape *s)
+static void build(const struct exec_shape *s, int rank, int ranks)
 {
-	CHECK_EQ(coll_build(s, ops[s->rank], coll_ops_max(s->ranks), &schedules[s->rank]), 0);
+	slot_build(&sides[rank].slot, s, rank, ranks);
 }
 
 /* Each send has the receive that it names by number, of the same size, and no receive is left over.
@@ -40,19 +39,19 @@ static void check_pairs(int ranks, int wanted)
 	int sends = 0, recvs = 0;
 
 	for (int r = 0; r < ranks; r++) {
-		const struct coll_flat_op *mine = schedules[r].ops;
+		const struct slot_op *mine = sides[r].ops;
 
-		for (uint32_t i = 0; i < schedules[r].count; i++) {
-			const struct coll_flat_op *theirs;
+		for (uint32_t i = 0; i < sides[r].slot.op_count; i++) {
+			const struct slot_op *theirs;
 
-			recvs += mine[i].type == COLL_OP_RECV;
-			if (mine[i].type != COLL_OP_SEND)
+			recvs += mine[i].type == OP_RECV;
+			if (mine[i].type != OP_SEND)
 				continue;
 			sends++;
 			/* receives come first: the number is the place */
-			CHECK(mine[i].match < schedules[mine[i].peer].recv_count);
-			theirs = &schedules[mine[i].peer].ops[mine[i].match];
-			CHECK_EQ(theirs->type, COLL_OP_RECV);
+			CHECK(mine[i].match < sides[mine[i].peer].slot.recv_count);
+			theirs = &sides[mine[i].peer].ops[mine[i].match];
+			CHECK_EQ(theirs->type, OP_RECV);
 			CHECK_EQ(theirs->peer, r);
 			CHECK_EQ(theirs->tag, mine[i].tag);
 			CHECK_EQ(theirs->bytes, mine[i].bytes);
@@ -83,9 +82,7 @@ static void build_all(enum coll kind, int ranks, int root, bool in_place)
 
 	for (int r = 0; r < ranks; r++) {
 		struct coll_part send[RANKS_MAX], recv[RANKS_MAX];
-		struct coll_shape s = { .kind = kind,
-					.rank = r,
-					.ranks = ranks,
+		struct exec_shape s = { .kind = kind,
 					.root = root,
 					.send = send,
 					.recv = recv,
@@ -98,7 +95,7 @@ static void build_all(enum coll kind, int ranks, int root, bool in_place)
 			recv[0].bytes = part_bytes(kind, root, r);
 		if (kind == COLL_SCATTER && r == root)
 			recv[0].bytes = part_bytes(kind, r, r);
-		build(&s);
+		build(&s, r, ranks);
 		check_schedule(r, ranks, buf_bytes);
 	}
 }
@@ -107,8 +104,8 @@ static int copies_of(int rank)
 {
 	int n = 0;
 
-	for (uint32_t i = 0; i < schedules[rank].count; i++)
-		n += schedules[rank].ops[i].type == COLL_OP_COPY;
+	for (uint32_t i = 0; i < sides[rank].slot.op_count; i++)
+		n += sides[rank].ops[i].type == OP_COPY;
 	return n;
 }
 
@@ -147,13 +144,11 @@ UNIT_TEST(own_parts_are_copied_once_and_not_in_place)
 UNIT_TEST(gather_at_the_root_copies_its_own_part)
 {
 	const struct coll_part send = { 3, 8 }, recv[] = { { 0, 8 }, { 8, 8 }, { 16, 8 } };
-	const struct coll_shape s = {
-		.kind = COLL_GATHER, .rank = 1, .ranks = 3, .root = 1, .send = &send, .recv = recv
-	};
-	const struct coll_flat_op *own = &ops[1][2];
+	const struct exec_shape s = { .kind = COLL_GATHER, .root = 1, .send = &send, .recv = recv };
+	const struct slot_op *own = &sides[1].ops[2];
 
-	build(&s);
-	CHECK_EQ(own->type, COLL_OP_COPY);
+	build(&s, 1, 3);
+	CHECK_EQ(own->type, OP_COPY);
 	CHECK_EQ(own->bytes, 8);
 	CHECK_EQ(own->buf, COLL_RECV);
 	CHECK_EQ(own->off, 8);
@@ -164,11 +159,11 @@ UNIT_TEST(gather_at_the_root_copies_its_own_part)
 UNIT_TEST(allgather_in_place_has_one_buffer)
 {
 	build_all(COLL_ALLGATHER, 5, 0, true);
-	for (uint32_t i = 0; i < schedules[3].count; i++) {
-		const struct coll_flat_op *op = &schedules[3].ops[i];
+	for (uint32_t i = 0; i < sides[3].slot.op_count; i++) {
+		const struct slot_op *op = &sides[3].ops[i];
 
 		CHECK_EQ(op->buf, COLL_SEND);
-		CHECK_EQ(op->off, 1000 * (uint64_t)(op->type == COLL_OP_SEND ? 3 : op->peer));
+		CHECK_EQ(op->off, 1000 * (uint64_t)(op->type == OP_SEND ? 3 : op->peer));
 	}
 }
 
@@ -176,9 +171,7 @@ UNIT_TEST(neighbours_that_are_nobody_get_nothing)
 {
 	const struct coll_part parts[] = { { 0, 8 }, { 8, 8 }, { 16, 8 } };
 	const int neighbours[] = { -1, 1, 1 };
-	const struct coll_shape s = { .kind = COLL_NEIGHBOR_ALLTOALL,
-				      .rank = 0,
-				      .ranks = 2,
+	const struct exec_shape s = { .kind = COLL_NEIGHBOR_ALLTOALL,
 				      .send = parts,
 				      .recv = parts,
 				      .sources = neighbours,
@@ -186,8 +179,8 @@ UNIT_TEST(neighbours_that_are_nobody_get_nothing)
 				      .source_count = 3,
 				      .target_count = 3 };
 
-	build(&s);
-	CHECK_EQ(schedules[0].count, 4);
-	CHECK_EQ(schedules[0].ops[1].tag, 1); /* the second from the same */
-	CHECK_EQ(schedules[0].ops[1].off, 16);
+	build(&s, 0, 2);
+	CHECK_EQ(sides[0].slot.op_count, 4);
+	CHECK_EQ(sides[0].ops[1].tag, 1); /* the second from the same */
+	CHECK_EQ(sides[0].ops[1].off, 16);
 }

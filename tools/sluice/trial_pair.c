@@ -2,13 +2,15 @@
 /* Makes a node group of two fresh processes, as two ranks would, and copies once each way. The
  * processes meet in memory that both inherit, which stands in for the host MPI. */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "node/private.h"
+#include "node/node.h"
+#include "trial.h"
 
 #define PROBE_BYTES ((uint64_t)8 << 20)
 #define GIVE_UP_NS 4000000000u /* a group takes milliseconds */
@@ -19,7 +21,7 @@ struct meeting {
 	_Atomic uint32_t arrived; /* futex; each process adds 1 at each barrier */
 	_Atomic uint32_t has_ended; /* a process has given up or died */
 	char slots[2][512];
-	struct node_probe result; /* written by rank 0 */
+	struct trial_pair result; /* written by rank 0 */
 	char failure[2][160];     /* by rank: why it failed */
 };
 
@@ -87,7 +89,7 @@ static double gbps(uint64_t since_ns)
 }
 
 static void try_arena(const struct node_group *g, const struct offer *o, char *mine,
-		      struct node_probe *t)
+		      struct trial_pair *t)
 {
 	char *theirs = node_map(g, 1, o->arena_off, PROBE_BYTES);
 
@@ -108,7 +110,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 
 /* The group knows whether the call works; a second try gives the kernel's reason. */
 static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
-		   struct node_probe *t)
+		   struct trial_pair *t)
 {
 	bool reads = node_can_read(g, 0, 1), writes = node_can_write(g, 0, 1);
 	int ret = 0;
@@ -208,7 +210,7 @@ static int wait_for_both(struct meeting *m, const pid_t pids[2])
 	return ret;
 }
 
-int node_probe_pair(struct node_probe *out)
+int trial_pair_run(struct trial_pair *out)
 {
 	struct meeting *m =
 		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

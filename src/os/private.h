@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of os/ only. */
+#ifndef SLUICE_OS_PRIVATE_H
+#define SLUICE_OS_PRIVATE_H
+
+#include "os/os.h"
+
+/* ---- procfile.c -------------------------------------------------------------------------- */
+
+/* Reads a small kernel file. Returns: the length (the text is zero-terminated and cut at cap - 1),
+ * or -errno. */
+int os_procfile_read(const char *path, char *buf, size_t cap);
+
+/* ---- arch.c, copy_vector.c: what cpuid reports, and copy kernels ------------------------- */
+
+/* Returns: true when the time-stamp counter runs at one rate on all CPUs, also while they sleep. */
+bool os_arch_has_steady_ticks(void);
+
+/* Return: true when the CPU runs this kernel. */
+bool os_arch_has_movsb(void);
+bool os_arch_has_interleaved(void);
+/* Returns: true when rep movsb is this CPU's fastest copy from 256 KiB on, at any distance of the
+ * cores. */
+bool os_arch_prefers_movsb(void);
+/*
+ * Copy `bytes` bytes of any alignment; the buffers must not overlap. Call one only where its has_
+ * function returns true. The non-temporal kernel fences its stores before it returns.
+ */
+void os_arch_copy_movsb(void *dst, const void *src, size_t bytes);
+void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes);
+void os_arch_copy_interleaved(void *dst, const void *src, size_t bytes);
+
+/* ---- vma_scan.c: /proc/self/maps as text, for kernels without the ioctl ------------------ */
+
+/* As os_vma_query() and os_vma_query_next(). They open a descriptor while they run. */
+int os_vma_scan(uint64_t addr, struct os_vma *out);
+int os_vma_scan_next(uint64_t addr, struct os_vma *out);
+/* As os_vma_each(). */
+int os_vma_scan_each(os_vma_visit *visit, void *arg);
+/* Sets is_stack and is_special by the kernel's name of a mapping without an inode. */
+void os_vma_classify(struct os_vma *v, const char *name);
+/* Returns: a new close-on-exec descriptor (at least 3) of this process's maps or smaps, or
+ * -errno. */
+int os_vma_open(const char *name);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rt/buffer.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "rt/private.h"
+
+/* ---- the pool of copies ------------------------------------------------------------------ */
+
+#define POOL_EXTENTS 16
+#define POOL_EXTENT_BYTES ((uint64_t)16 << 20) /* the longest extent that stays in the pool */
+
+static struct {
+	pthread_mutex_t lock;
+	struct region_extent extents[POOL_EXTENTS]; /* in the order of their last uses */
+	int n;
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct region_extent pool_remove_locked(int i)
+{
+	struct region_extent e = pool.extents[i];
+
+	memmove(&pool.extents[i], &pool.extents[i + 1],
+		(size_t)(--pool.n - i) * sizeof pool.extents[0]);
+	return e;
+}
+
+static bool pool_get(uint64_t bytes, struct region_extent *out)
+{
+	uint64_t most = 4 * base_max_u64(bytes, REGION_UNIT);
+	bool found = false;
+
+	pthread_mutex_lock(&pool.lock);
+	for (int i = pool.n - 1; i >= 0 && !found; i--) {
+		found = pool.extents[i].bytes >= bytes && pool.extents[i].bytes <= most;
+		if (found)
+			*out = pool_remove_locked(i);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	return found;
+}
+
+/* Frees the extent, or the one that was unused for longest. */
+static void pool_put(struct region_extent e)
+{
+	pthread_mutex_lock(&pool.lock);
+	if (e.bytes <= POOL_EXTENT_BYTES) {
+		struct region_extent oldest = { 0 };
+
+		if (pool.n == POOL_EXTENTS)
+			oldest = pool_remove_locked(0);
+		pool.extents[pool.n++] = e;
+		e = oldest;
+	}
+	pthread_mutex_unlock(&pool.lock);
+	if (e.bytes)
+		region_extent_put(&e);
+}
+
+void buffer_pool_fini(void)
+{
+	pthread_mutex_lock(&pool.lock);
+	while (pool.n)
+		region_extent_put(&pool.extents[--pool.n]);
+	pthread_mutex_unlock(&pool.lock);
+}
+
+/* ---- one buffer -------------------------------------------------------------------------- */
+
+static int open_copy(struct buffer *b, uint64_t bytes)
+{
+	if (!pool_get(bytes, &b->copy)) {
+		int ret = region_extent_get(bytes, false, &b->copy);
+
+		if (ret) {
+			b->copy.bytes = 0;
+			return ret;
+		}
+	}
+	b->addr = (char *)region_arena_base() + b->copy.offset;
+	region_describe_extent(&b->copy, bytes, &b->desc);
+	return 0;
+}
+
+int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
+		enum buffer_memory memory)
+{
+	const struct coll_buf *buf = &side->buf;
+
+	*b = (struct buffer){ .side = side };
+	if (!side->count || !buf->bytes)
+		return 0;
+	if (!buf->pack && memory != BUFFER_COPY) {
+		region_describe(buf->addr, buf->bytes,
+				policy_intent(base_opt.region_kind, buf->is_shared), &b->desc);
+		b->is_unmapped = !(b->desc.flags & REGION_DESC_MAPPED);
+		if (memory == BUFFER_ANY || !b->is_unmapped) {
+			b->addr = buf->addr;
+			return 0;
+		}
+		region_release(&b->desc);
+		b->desc = (struct region_desc){ 0 };
+	}
+	if (buf->pack) {
+		b->is_unmapped = true;
+		base_count(BASE_CTR_PACKED, 1);
+	}
+	return open_copy(b, copy_bytes);
+}
+
+/* Returns: whether the communicator has taken the copy. */
+static bool keep_until_destroyed(struct rt_comm *c, const struct region_extent *copy)
+{
+	uint32_t i = atomic_fetch_add_explicit(&c->failed_copy_count, 1, memory_order_relaxed);
+
+	if (i < BASE_ARRAY_LEN(c->failed_copies))
+		c->failed_copies[i] = *copy;
+	return i < BASE_ARRAY_LEN(c->failed_copies);
+}
+
+void buffer_close(struct buffer *b, struct rt_comm *failed)
+{
+	if (!buffer_is_copy(b)) {
+		region_release(&b->desc); /* zero after a detach: the pending operation owns it */
+		return;
+	}
+	if (!failed || !keep_until_destroyed(failed, &b->copy))
+		pool_put(b->copy);
+	b->copy.bytes = 0;
+}
+
+enum trace_region buffers_region(const struct buffers *b)
+{
+	const struct buffer *used = b->recv.addr ? &b->recv : &b->send;
+
+	if (!used->addr)
+		return TRACE_REGION_NONE;
+	if (buffer_is_copy(used))
+		return used->side->buf.pack ? TRACE_REGION_PACKED : TRACE_REGION_PLAIN;
+	return used->is_unmapped ? TRACE_REGION_PLAIN : TRACE_REGION_MAPPED;
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+uint64_t side_bytes(const struct coll_side *side)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < side->count; i++)
+		sum += side->parts[i].bytes;
+	return sum;
+}
+
+void buffer_cut(const struct buffer *b, uint64_t at, uint64_t n, struct coll_part *out)
+{
+	uint64_t packed = 0;
+
+	for (int i = 0; i < b->side->count; i++) {
+		const struct coll_part *p = &b->side->parts[i];
+		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
+
+		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed : p->off + at, bytes };
+		packed += bytes;
+	}
+}
+
+static int copy_part(const struct buffer *b, uint64_t off, const struct coll_part *part,
+		     bool is_unpack)
+{
+	const struct coll_buf *buf = &b->side->buf;
+	char *packed = b->addr + part->off, *plain = (char *)buf->addr + off;
+
+	if (!part->bytes)
+		return 0;
+	if (buf->pack)
+		return is_unpack ? buf->unpack(buf->ctx, off, part->bytes, packed) :
+				   buf->pack(buf->ctx, off, part->bytes, packed);
+	if (is_unpack)
+		memcpy(plain, packed, part->bytes);
+	else
+		memcpy(packed, plain, part->bytes);
+	return 0;
+}
+
+int buffer_pack_range(const struct buffer *b, uint64_t at, uint64_t n)
+{
+	return buffer_is_copy(b) ? copy_part(b, at, &(struct coll_part){ 0, n }, false) : 0;
+}
+
+int buffer_unpack_range(const struct buffer *b, uint64_t at, uint64_t n)
+{
+	return buffer_is_copy(b) ? copy_part(b, at, &(struct coll_part){ 0, n }, true) : 0;
+}
+
+int buffer_pack(const struct buffer *b, uint64_t at, const struct coll_part *parts, int only)
+{
+	int ret = 0;
+
+	for (int i = 0; buffer_is_copy(b) && i < b->side->count && !ret; i++)
+		if (only < 0 || i == only)
+			ret = copy_part(b, b->side->parts[i].off + at, &parts[i], false);
+	return ret;
+}
+
+int buffer_unpack(const struct buffer *b, uint64_t at, const struct coll_part *parts, int skip,
+		  const int *sources)
+{
+	int ret = 0;
+
+	for (int i = 0; buffer_is_copy(b) && i < b->side->count && !ret; i++) {
+		const struct coll_part *own = &b->side->parts[i];
+
+		if (i != skip && (!sources || sources[i] >= 0))
+			ret = copy_part(b, own->off + at, parts ? &parts[i] : own, true);
+	}
+	return ret;
+}

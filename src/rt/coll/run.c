@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rt/coll/run.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void complete_pending(const struct coll_side *side)
+{
+	if (side->count && !side->buf.pack)
+		rt_complete_range(side->buf.addr, side->buf.bytes);
+	else if (side->count)
+		rt_complete_all();
+}
+
+void call_enter(const struct coll_call *call)
+{
+	host_call_begin();
+	rt_reap();
+	complete_pending(&call->send);
+	complete_pending(&call->recv);
+}
+
+/* ---- describing a run -------------------------------------------------------------------- */
+
+struct exec_call run_describe(const struct rt_comm *c, const char *name, const struct buffer *send,
+			      const struct buffer *recv)
+{
+	return (struct exec_call){
+		.user = { send->addr, recv->addr },
+		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
+		.prefer_vm = c->prefer_vm,
+		.name = name,
+	};
+}
+
+struct exec_shape run_shape(const struct coll_call *call)
+{
+	return (struct exec_shape){
+		.kind = call->kind,
+		.root = call->root,
+		.send = call->send.parts,
+		.recv = call->recv.parts,
+		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
+	};
+}
+
+/* The input lies in the receive buffer. A reduce-scatter in place copies it, as the results are
+ * inputs of other ranks. */
+static bool reduces_in_place(const struct coll_call *call)
+{
+	return call->in_place && coll_pattern(call->kind) != COLL_REDUCE_SCATTER;
+}
+
+struct exec_reduce run_reduction(const struct coll_call *call, const struct buffers *b,
+				 uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+{
+	bool in_place = reduces_in_place(call);
+
+	return (struct exec_reduce){
+		.kind = coll_pattern(call->kind),
+		.root = call->root,
+		.type = call->reduce.op,
+		.dtype = call->reduce.type,
+		.count = bytes / call->reduce.element_bytes,
+		.element_bytes = call->reduce.element_bytes,
+		.in_place = in_place,
+		.in_off = buffer_is_copy(in_place ? &b->recv : &b->send) ? 0
+			  : in_place					 ? recv_at
+									 : send_at,
+		.out_off = buffer_is_copy(&b->recv) ? 0 : recv_at,
+		.combine = call->reduce.combine,
+		.ctx = call->reduce.ctx,
+		.is_commutative = call->reduce.commutes,
+	};
+}
+
+void run_starts(const struct coll_call *call, uint64_t *starts)
+{
+	const struct coll_side *send = &call->send;
+
+	for (int r = 0; r < send->count; r++)
+		starts[r] = send->parts[r].off / call->reduce.element_bytes;
+	starts[send->count] = send->buf.bytes / call->reduce.element_bytes;
+}
+
+bool run_own_part_fits(const struct coll_call *call, int rank)
+{
+	const struct coll_side *send = &call->send, *recv = &call->recv;
+
+	return call->in_place || call->kind == COLL_BCAST ||
+	       call->kind >= COLL_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
+	       send->parts[send->count > 1 ? rank : 0].bytes ==
+		       recv->parts[recv->count > 1 ? rank : 0].bytes;
+}
+
+/* ---- running it -------------------------------------------------------------------------- */
+
+int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out)
+{
+	int ret;
+
+	requests_before_blocking(c);
+	ret = exec_begin(c->exec, call, out);
+	while (ret == -EBUSY) {
+		pending_complete_run(*out);
+		requests_make_room(c);
+		ret = exec_begin(c->exec, call, out);
+	}
+	return ret;
+}
+
+static int run(struct rt_comm *c, const struct exec_call *call, struct buffer *send,
+	       struct buffer *recv, struct detach *d)
+{
+	struct exec_run *r;
+	int ret = run_begin(c, call, &r);
+
+	if (ret || !d || !d->is_allowed)
+		return ret ? ret : exec_wait(r);
+	d->descs[0] = &send->desc;
+	d->descs[1] = &recv->desc;
+	return detach_or_wait(c, r, d);
+}
+
+int run_parts(struct rt_comm *c, const struct exec_shape *shape, const char *name,
+	      struct buffer *send, struct buffer *recv, struct detach *d)
+{
+	struct exec_call call = run_describe(c, name, send, recv);
+
+	call.shape = shape;
+	return run(c, &call, send, recv, d);
+}
+
+int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,
+	       uint64_t recv_at, uint64_t bytes, struct detach *d)
+{
+	struct exec_reduce reduce = run_reduction(call, b, send_at, recv_at, bytes);
+	struct exec_call e = run_describe(c, call->name, &b->send, &b->recv);
+	bool gets = call->kind != COLL_EXSCAN || node_rank(c->group);
+	int ret = reduce.in_place ? buffer_pack_range(&b->recv, recv_at, bytes)
+				  : buffer_pack_range(&b->send, send_at, bytes);
+
+	e.reduce = &reduce;
+	if (reduce.kind == COLL_REDUCE_SCATTER)
+		reduce.starts = c->starts;
+	if (!ret)
+		ret = run(c, &e, &b->send, &b->recv, d);
+	if (reduce.kind == COLL_REDUCE_SCATTER)
+		bytes = call->recv.parts[0].bytes;
+	return !ret && gets ? buffer_unpack_range(&b->recv, recv_at, bytes) : ret;
+}
+
+/* The communicator is of no more use to Sluice, and no peer may wait for this rank. */
+void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error)
+{
+	if (error != -EOWNERDEAD)
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, strerror(-error));
+	exec_abandon(c->exec, error);
+}
