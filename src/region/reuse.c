@@ -15,7 +15,8 @@
  * calls: late partners and noise do not decide. Each time that a region ends before it has repaid
  * its price, the buffer at its address has to save twice as much before the next adoption. So a
  * program that allocates, broadcasts and frees in a loop is not adopted in vain; when the hooks
- * report its allocations, never. SLUICE_REGION_ADOPT_AFTER sets a number of uses instead.
+ * report its allocations, never. SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a
+ * number of uses instead.
  *
  * Called at every use of a buffer that is not adopted, so without the folder's lock, which costs
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
