@@ -8,6 +8,8 @@ call is followed; a function of the C library has to be in ALLOWED.
 Usage: check_signal_safety.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import platform
 import re
@@ -19,19 +21,18 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 
 # Functions that the kernel calls, that are called through pointers, or that rt/ calls inside
 # touched().
-ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
+ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
          'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
-         'guard_complete_all_sig', 'guard_tidy_sig',
+         'guard_complete_all_sig', 'guard_tidy_sig', 'guard_openings_sig',
          'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end',
          'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: the thread that touches copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
-         'transfers.c:advance', 'transfers.c:is_range_complete', 'transfers.c:is_complete',
-         'transfers.c:is_claimed', 'transfers.c:is_matched', 'reduce.c:advance',
-         'reduce.c:is_range_complete', 'reduce.c:is_complete', 'reduce.c:is_claimed', 'reduce.c:is_matched',
+         'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll',
+         'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll',
          'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
@@ -77,12 +78,16 @@ def compile_all(root, cc, out):
         files += sorted(f for f in (root / 'src' / folder).glob('*.[cS]')
                         if f.name not in NOT_COMPILED)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
-    for source in files:
+
+    def compile_one(source):
         obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
         subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC',
                         '-ffunction-sections',
                         '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
-        yield source, obj
+        return source, obj
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compile_one, files))
 
 
 def read(tool, option, obj):

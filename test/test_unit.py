@@ -16,6 +16,10 @@ def known_to_meson(build):
     return json.loads(listing.read_text()) if listing.exists() else []
 
 
+# A failed test: its own lines, also those of its child processes, stand before the verdict.
+FAILURE = re.compile(r'(?:^(?!(?:ok|FAILED|skipped) ).*\n)*^FAILED .*$', re.M)
+
+
 def run_one(test, env=None, patience=4):
     whole = {**os.environ, **test['env'], **(env or {})}
     done = subprocess.run(test['cmd'], cwd=test['workdir'] or ROOT, env=whole, capture_output=True,
@@ -24,7 +28,7 @@ def run_one(test, env=None, patience=4):
     if done.returncode == 77:
         pytest.skip((done.stderr or done.stdout).strip()[-200:] or 'skipped by the test')
     text = f'{done.stdout}\n{done.stderr}'
-    failed = re.findall(r'^(?:.*\n)?.*FAILED.*$', text, re.M) or [text[-4000:]]
+    failed = FAILURE.findall(text) or [text[-4000:]]
     assert done.returncode == 0, (f'exit {done.returncode}\nrun alone: {" ".join(test["cmd"])}\n'
                                   + '\n'.join(failed)[-8000:])
 

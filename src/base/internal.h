@@ -21,6 +21,8 @@ int base_parse_int(const char *text, int64_t *out);
 struct option_old_name { const char *name, *now; };
 extern const struct option_old_name option_old_names[];
 extern const size_t option_old_name_count;
+/* Returns: the present name of a value of earlier versions; NULL: it has no other. */
+const char *option_new_value(const struct base_option *o, const char *text);
 
 /* ---- option_values.c --------------------------------------------------------------------- */
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options. */
+#include <string.h>
+
 #include "base/internal.h"
 
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */
@@ -21,8 +23,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
-static const char *const guard_kinds[] = { "auto", "uffd",  "mremap", "mprotect",
-					   "none", "steal", NULL };
+static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
@@ -94,7 +95,7 @@ struct base_option base_option_table[] = {
 		  "works" },
 	LIST("SLUICE_WORKERS", BASE_GROUP_WORKERS, "auto",
 	     "Software workers of a process, and the CPUs on which they run; auto, as many as CPUs "
-	     "are spare, at most 4, on CPUs that the job leaves free", TUNED),
+	     "are unused, at most 4, on CPUs that the job leaves free", TUNED),
 	ENUM("SLUICE_WORKER_KIND", worker_kind, "auto", worker_kinds,
 	     "Whether software workers are a process of the job or threads of each rank", TUNED),
 #undef GROUP
@@ -139,7 +140,7 @@ struct base_option base_option_table[] = {
 #undef GROUP
 #define GROUP BASE_GROUP_WORKERS
 	INT("workers", engine_workers, "-1", -1, 48, "threads",
-	    "Software workers of a process; -1, as many as CPUs are spare, at most 4", TUNED),
+	    "Software workers of a process; -1, as many as CPUs are unused, at most 4", TUNED),
 	STRING("worker_cpus", engine_cpus, "",
 	       "CPUs on which workers run, like 1,4-7; empty for those that the job leaves free",
 	       LOCAL),
@@ -249,3 +250,9 @@ const struct option_old_name option_old_names[] = {
 	{ "FAULT", "fault" },
 };
 const size_t option_old_name_count = BASE_ARRAY_LEN(option_old_names);
+
+/* Old values. */
+const char *option_new_value(const struct base_option *o, const char *text)
+{
+	return o->value == &base_opt.guard_kind && !strcasecmp(text, "steal") ? "mremap" : NULL;
+}

@@ -54,13 +54,17 @@ static int set_wrong(const struct base_option *o, const char *text, struct probl
 static int set_one(struct base_option *o, const char *text, enum base_option_source source,
 		   struct problems *p)
 {
+	const char *now = option_new_value(o, text);
 	int ret;
 
 	if (source == BASE_SRC_TUNED && !o->is_tunable)
 		return -EPERM;
 	if (source == BASE_SRC_TUNED && o->source == BASE_SRC_ENV)
 		return 0;
-	ret = option_set(o, text);
+	ret = option_set(o, now ? now : text);
+	if (!ret && now && p)
+		line_add(p, "sluice: %s=%s is an old value; the next version takes %s=%s only",
+			 o->name, text, o->name, now);
 	if (ret)
 		return p ? set_wrong(o, text, p) : ret;
 	o->source = source;

@@ -32,7 +32,7 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	bool done;
 	int ret;
-	bool has_handlers;                     /* SIGSEGV is installed */
+	bool has_handlers;                     /* sud_init() has succeeded */
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
 	_Atomic bool may_switch;               /* to uffd, which is open too */
 	_Atomic uint64_t calls, ranges;        /* when they were last compared */
@@ -63,10 +63,11 @@ static void reason_add(const char *name, const char *why)
 		 name, why);
 }
 
-static const struct sud_ops sud_ops = { .overlaps = guard_overlaps_sig,
+static const struct sud_ops callbacks = { .overlaps = guard_overlaps_sig,
 				       .touch = guard_touch_sig,
 				       .complete_all = guard_complete_all_sig,
-				       .tidy = guard_tidy_sig };
+				       .tidy = guard_tidy_sig,
+				       .openings = guard_openings_sig };
 
 /* For the kinds that are served by signals. */
 static int open_signals(char *reason, size_t cap)
@@ -75,10 +76,8 @@ static int open_signals(char *reason, size_t cap)
 
 	if (ret)
 		return ret;
-	ret = sud_signal_install(SIGSEGV, fault_segv_sig);
-	choice.has_handlers = !ret;
-	if (!ret)
-		ret = sud_init(&sud_ops);
+	ret = sud_init(&callbacks);
+	choice.has_handlers |= !ret;
 	if (ret)
 		snprintf(reason, cap, "signal handlers: %s", strerror(-ret));
 	return ret;
@@ -141,7 +140,6 @@ static int choose(const struct guard_ops *ops)
 	static bool atfork_done;
 	bool is_auto = base_opt.guard_kind == BASE_GUARD_AUTO;
 	const struct guard_kind *k = NULL;
-	int64_t kind;
 	int ret = os_page_check();
 
 	choice.reason[0] = 0;
@@ -155,13 +153,10 @@ static int choose(const struct guard_ops *ops)
 		reason_add("none", "SLUICE_GUARD_KIND is none");
 		return -ENOTSUP;
 	}
-	kind = base_opt.guard_kind;
-	if (kind == BASE_GUARD_OLD_MREMAP)
-		kind = BASE_GUARD_MREMAP;
 	ret = -ENOTSUP;
 	for (size_t i = 0; ret && i < BASE_ARRAY_LEN(kinds); i++) {
 		k = is_auto ? best_first[i] : kinds[i];
-		if (is_auto || kind == (int64_t)i + 1)
+		if (is_auto || base_opt.guard_kind == (int64_t)i + 1)
 			ret = try_kind(k);
 	}
 	if (ret)
@@ -199,7 +194,7 @@ void guard_fini(void)
 		atomic_store_explicit(&choice.kind, NULL, memory_order_release);
 		ranges_use(NULL, NULL);
 		if (choice.has_handlers)
-			sud_signal_uninstall(SIGSEGV);
+			sud_fini();
 		choice.has_handlers = false;
 		if (k->close)
 			k->close();

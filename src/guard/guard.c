@@ -303,7 +303,7 @@ static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t
 		remaining -= open_runs(r, start, end, &error);
 	if (error && whole)
 		release_failed();
-	/* Release: pairs with the acquire in guard_release_count_sig(). */
+	/* Release: pairs with the acquire in guard_openings_sig(). */
 	atomic_fetch_add_explicit(&ranges.releases, 1, memory_order_release);
 	if (!remaining) {
 		if (ranges.kind->end)
@@ -364,14 +364,14 @@ bool guard_touch_sig(uintptr_t start, size_t bytes, bool write)
 		uintptr_t at = 0, to = end;
 		void *arg = NULL;
 
-		enter_locked();
+		lock_sig();
 		r = find(start, end, write, &at);
 		if (r) {
 			to = base_min_u64(end, r->end);
 			arg = r->arg;
 			ranges.ops->hold(arg);
 		}
-		exit_unlocked();
+		unlock_sig();
 		if (!r)
 			break;
 		found = true;
@@ -387,13 +387,13 @@ int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end))
 	struct guard_range *r;
 	int ret = -ENOENT;
 
-	enter_locked();
+	lock_sig();
 	r = find(page, page + OS_PAGE, true, &at);
 	if (r && r->access == GUARD_READ_ONLY) {
 		end = base_min_u64(r->end, page + READ_AROUND_PAGES * OS_PAGE);
 		ret = let(page, bit_next(r, page, end, true));
 	}
-	exit_unlocked();
+	unlock_sig();
 	return ret;
 }
 
@@ -402,13 +402,13 @@ bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end)
 	struct guard_range *r;
 	uintptr_t at;
 
-	enter_locked();
+	lock_sig();
 	r = find(page, page + OS_PAGE, true, &at);
 	if (r) {
 		*out_start = r->start;
 		*out_end = r->end;
 	}
-	exit_unlocked();
+	unlock_sig();
 	return r != NULL;
 }
 
@@ -424,17 +424,14 @@ void guard_tidy_sig(void)
 		ranges.ops->tidy();
 }
 
-bool guard_was_armed_sig(uintptr_t addr)
+uint64_t guard_openings_sig(uintptr_t addr)
 {
-	return addr >= atomic_load_explicit(&ranges.ever_lo, memory_order_relaxed) &&
-	       addr < atomic_load_explicit(&ranges.ever_hi, memory_order_relaxed);
-}
-
-uint64_t guard_release_count_sig(void)
-{
+	if (addr < atomic_load_explicit(&ranges.ever_lo, memory_order_relaxed) ||
+	    addr >= atomic_load_explicit(&ranges.ever_hi, memory_order_relaxed))
+		return 0;
 	/* Acquire: pairs with the release in release_locked(). A handler that finds no closed page
 	 * sees the release of that page. */
-	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
+	return 1 + atomic_load_explicit(&ranges.releases, memory_order_acquire);
 }
 
 /* ---- for rt/ and preload/ ---------------------------------------------------------------- */

@@ -48,7 +48,6 @@
  *   choice.c    which kind; init and fini
  *   shadow.c    moving page tables away and back; for mremap.c and uffd.c
  *   mremap.c mprotect.c uffd.c   one kind each
- *   fault.c     SIGSEGV
  *
  * Threads: any thread may call anything, also inside touched(). guard_arm() and guard_release()
  * take a spin lock with handlers of the program deferred, so signal handlers may call them. No

@@ -9,10 +9,7 @@
 #ifndef SLUICE_GUARD_PRIVATE_H
 #define SLUICE_GUARD_PRIVATE_H
 
-#include <signal.h>
-
 #include "guard/guard.h"
-#include "sud/handler.h"
 
 /* ---- guard.c: for the handlers of SIGSEGV and SIGSYS, and the uffd threads --------------- */
 
@@ -22,7 +19,7 @@ bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write);
 /*
  * For each range with a page of [start, start + bytes) that is closed for this kind of access:
  * calls hold() under the lock, then touched() once. Returns: whether there was one. Context: as
- * touched().
+ * touched(), with handlers of the program deferred already.
  */
 bool guard_touch_sig(uintptr_t start, size_t bytes, bool write);
 /* A thread reads a closed page of a GUARD_READ_ONLY range: calls let() under the lock for this page
@@ -34,11 +31,9 @@ bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end);
 void guard_complete_all_sig(void);
 /* Calls the owner's tidy(), if it has one. */
 void guard_tidy_sig(void);
-/* Does this address lie within the bounds of all ranges that were ever armed? A fault there, on a
- * page that is open, may come from a page that was released meanwhile. */
-bool guard_was_armed_sig(uintptr_t addr);
-/* Returns: how many times pages have been released so far. */
-uint64_t guard_release_count_sig(void);
+/* Returns: 0 when addr lies outside the bounds of all ranges that were ever armed; else 1 and the
+ * number of releases so far. */
+uint64_t guard_openings_sig(uintptr_t addr);
 
 /* ---- guard.c: for choice.c --------------------------------------------------------------- */
 
@@ -107,9 +102,5 @@ bool uffd_wait_begin(void);
 /* Starts enough threads for so many armed ranges. Returns: false when one could not be started. */
 bool uffd_has_threads(uint32_t ranges);
 void uffd_after_fork_child(void);
-
-/* ---- fault.c ----------------------------------------------------------------------------- */
-
-void fault_segv_sig(int signo, siginfo_t *si, void *ucontext);
 
 #endif

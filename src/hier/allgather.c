@@ -104,42 +104,18 @@ static char *segment(const struct place *p)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct coll_part *parts, int n)
+static int open_buffers(struct allgather *a)
 {
-	uint64_t end = 0;
-
-	for (int i = 0; i < n; i++)
-		end = base_max_u64(end, parts[i].off + parts[i].bytes);
-	return end;
-}
-
-/* A rank receives the packed form of a buffer with gaps, and of a buffer that it could not
- * describe. */
-static int set_buffers(struct allgather *a)
-{
-	const struct flow *f = a->f;
+	struct flow *f = a->f;
 	const struct coll_call *call = &f->t->call;
 	const struct coll_part *own = &a->parts[f->t->cs->rank];
-	uint64_t end = end_of(a->parts, f->l->ranks),
-		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
-	char *window = hier_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
-	int ret = 0;
+	int err = flow_open(f, false, 0);
 
-	if ((sent || call->recv.buf.pack) && !window)
-		return -ENOMEM;
-	a->at = call->recv.buf.pack ? window : call->recv.buf.addr;
-	a->whole = (struct coll_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
-	a->call.send = call->send;
-	if (sent) {
-		a->call.send.buf =
-			(struct coll_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
-					 .bytes = sent };
-		ret = call->send.buf.pack(call->send.buf.ctx, 0, sent, a->call.send.buf.addr);
-	}
-	if (!ret && call->in_place && call->recv.buf.pack)
-		ret = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
-					  window + own->off);
-	return ret;
+	if (!err && call->in_place && call->recv.buf.pack)
+		err = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
+					  f->bufs.recv + own->off);
+	a->at = f->bufs.recv;
+	return err;
 }
 
 static int begin_inside(struct allgather *a)
@@ -153,25 +129,23 @@ static int begin_inside(struct allgather *a)
 		return -ENOMEM;
 	for (int i = 0; i < n; i++)
 		a->near[i] = a->parts[hier_node_ranks(f->l, f->node)[i]];
-	a->call.kind = call->kind;
-	a->call.root = -1;
+	a->call = flow_call(f, call->kind);
 	a->call.in_place = call->in_place;
 	a->call.bytes = call->bytes;
-	a->call.name = call->name;
-	a->call.site = call->site;
+	a->call.send = call->send;
+	if (call->send.buf.pack)
+		a->call.send.buf = (struct coll_buf){ .addr = f->bufs.send,
+						      .bytes = f->bufs.send_bytes };
 	a->call.recv = (struct coll_side){ .buf = { .addr = a->at,
-						  .bytes = a->whole.bytes,
-						  .is_shared = !call->recv.buf.pack &&
-							       call->recv.buf.is_shared },
-					 .parts = a->near,
-					 .count = n };
-	a->down = a->call;
-	a->down.kind = COLL_BCAST;
-	a->down.root = f->l->place[f->acting];
-	a->down.bytes = a->whole.bytes;
-	a->down.send =
-		(struct coll_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
-	a->down.recv = (struct coll_side){ 0 };
+						    .bytes = f->bufs.recv_bytes,
+						    .is_shared = !call->recv.buf.pack &&
+								 call->recv.buf.is_shared },
+					   .parts = a->near,
+					   .count = n };
+	a->down = flow_call(f, COLL_BCAST);
+	a->down.bytes = f->bufs.recv_bytes;
+	a->down.send = flow_side(a->at, a->down.bytes, &a->whole);
+	a->down.send.buf.is_shared = a->call.recv.buf.is_shared;
 	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
 }
 
@@ -179,28 +153,19 @@ static int begin_inside(struct allgather *a)
 static int exchange_near(struct allgather *a)
 {
 	struct flow *f = a->f;
-	const struct coll_call *call = &f->t->call;
-	const struct coll_side *send = &a->call.send;
 	int ret;
 
-	if (f->s->local) {
-		ret = rt_collective(f->s->local, &a->call);
-		if (!ret) /* the exchange may have detached; the ring sends its result */
-			rt_complete_range(a->at, a->whole.bytes);
-		return ret;
-	}
-	if (call->in_place || !send->count)
-		return 0;
-	if (send->parts[0].bytes != a->parts[f->t->cs->rank].bytes)
-		return -EREMOTEIO;
-	memcpy(a->at + a->parts[f->t->cs->rank].off, (char *)send->buf.addr + send->parts[0].off,
-	       send->parts[0].bytes);
-	return 0;
+	if (!f->s->local)
+		return flow_copy_own(f);
+	ret = rt_collective(f->s->local, &a->call);
+	if (!ret) /* the exchange may have detached; the ring sends its result */
+		rt_complete_range(a->at, f->bufs.recv_bytes);
+	return ret;
 }
 
 static void begin(struct allgather *a, struct flow *f)
 {
-	int err = f->err;
+	int err;
 
 	*a = (struct allgather){
 		.f = f,
@@ -208,8 +173,7 @@ static void begin(struct allgather *a, struct flow *f)
 		.before = hier_acting(f->l, (f->node + f->l->nodes - 1) % f->l->nodes, -1),
 		.after = hier_acting(f->l, (f->node + 1) % f->l->nodes, -1),
 	};
-	if (!err)
-		err = set_buffers(a);
+	err = open_buffers(a);
 	if (!err && f->s->local)
 		err = begin_inside(a);
 	if (!err)
@@ -220,22 +184,6 @@ static void begin(struct allgather *a, struct flow *f)
 	}
 	a->recv = a->expect = place_first(a, false);
 	a->send = place_first(a, true);
-}
-
-static void end(struct allgather *a)
-{
-	struct flow *f = a->f;
-	const struct coll_buf *buf = &f->t->call.recv.buf;
-	int err = 0;
-
-	rt_pieces_end(f->inside);
-	free(a->near);
-	for (int r = 0; !f->err && buf->pack && r < f->l->ranks && !err; r++)
-		if (!f->t->call.in_place || r != f->t->cs->rank)
-			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes,
-					  a->at + a->parts[r].off);
-	if (err)
-		flow_fail(f, err);
 }
 
 /* ---- the ring ---------------------------------------------------------------------------- */
@@ -265,7 +213,7 @@ static bool can_send(const struct allgather *a, const struct place *own_end)
 
 /* Runs the ring until everything is received and sent. The last received segment stays for the
  * caller to pass on. */
-static void go_round(struct allgather *a, struct place *last)
+static void run_ring(struct allgather *a, struct place *last)
 {
 	struct place own_end = a->send;
 
@@ -294,7 +242,7 @@ static void go_round(struct allgather *a, struct place *last)
 }
 
 /* A rank that does not act gets each segment from the acting rank. */
-static void follow(struct allgather *a, struct place *last)
+static void receive_near(struct allgather *a, struct place *last)
 {
 	while (!is_end(&a->recv)) {
 		*last = a->recv;
@@ -313,15 +261,16 @@ void hier_allgather(struct flow *f)
 	begin(&a, f);
 	has_last = !is_end(&a.recv);
 	if (f->acts) {
-		go_round(&a, &last);
+		run_ring(&a, &last);
 		for (int i = 0; i < HIER_SLOTS; i++)
 			flow_wait(f, &a.sends[i]);
 		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
 	} else {
-		follow(&a, &last);
+		receive_near(&a, &last);
 	}
 	if (has_last) /* the status precedes the last segment inside the node */
 		pass_inside(&a, &last);
-	end(&a);
+	flow_close(f);
+	free(a.near);
 }

@@ -11,7 +11,6 @@
  * therefore waits only for a partner at the same fragment or a later one.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -19,15 +18,11 @@
 
 struct alltoall {
 	struct flow *f;
-	struct plain plain;
 	uint64_t bytes, unit, units; /* of one message between two ranks; of a fragment; number
 				        of fragments */
 	int size;                    /* ranks of this node */
 	const int *ranks;
 	char *out, *in;              /* of the acting rank: HIER_SLOTS messages each */
-	struct coll_call near;         /* the exchange inside the node */
-	int *partners;
-	struct coll_part *parts;
 	struct post sends[HIER_SLOTS], recvs[HIER_SLOTS];
 };
 
@@ -55,78 +50,64 @@ static int node_after(const struct alltoall *a, int step)
 /* ---- inside the node --------------------------------------------------------------------- */
 
 /* The acting rank collects fragment i of all ranks here for rank `to`. */
-static void come_together(struct alltoall *a, int to, uint64_t i)
+static void collect(struct alltoall *a, int to, uint64_t i)
 {
 	struct flow *f = a->f;
 	const struct coll_part *mine = f->t->call.send.parts;
 	uint64_t at = at_of(a, i), bytes = length(a, i);
-	struct rt_exchange x = { 0 };
 	int n = 0;
 
 	if (f->err)
 		return;
 	if (!f->acts) {
-		a->parts[0] = (struct coll_part){ mine[to].off + at, bytes };
-		a->partners[0] = f->l->place[f->acting];
-		x = (struct rt_exchange){ .targets = a->partners,
-					  .sent = a->parts,
-					  .target_count = 1 };
-		flow_exchange(f, f->inside, &x);
+		f->parts[0] = (struct coll_part){ mine[to].off + at, bytes };
+		f->partners[0] = f->l->place[f->acting];
+		flow_move(f, true, 1);
 		return;
 	}
 	for (int k = 0; k < a->size; k++) {
 		uint64_t off = slot(a, i) + (uint64_t)k * bytes;
 
 		if (a->ranks[k] == f->acting) {
-			memcpy(a->out + off, a->plain.send + mine[to].off + at, bytes);
+			memcpy(a->out + off, a->f->bufs.send + mine[to].off + at, bytes);
 			continue;
 		}
-		a->parts[n] = (struct coll_part){ off, bytes };
-		a->partners[n++] = k;
+		f->parts[n] = (struct coll_part){ off, bytes };
+		f->partners[n++] = k;
 	}
-	x = (struct rt_exchange){ .sources = a->partners, .received = a->parts, .source_count = n };
-	flow_exchange(f, f->inside, &x);
+	flow_move(f, false, n);
 }
 
 /* The acting rank delivers to its k-th rank the data of ranks `first` to `end` of another node. */
-static void hand_out(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
+static void deliver_part(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
 {
 	struct flow *f = a->f;
 	const struct coll_part *mine = f->t->call.recv.parts;
 	uint64_t at = at_of(a, i), bytes = length(a, i);
-	struct rt_exchange x = { 0 };
 	int n = 0;
 
 	for (int r = first; r < end; r++, n++) {
 		uint64_t off = slot(a, i) + (uint64_t)r * bytes;
 
 		if (f->acts && a->ranks[k] == f->acting)
-			memcpy(a->plain.recv + mine[from[r]].off + at, a->in + off, bytes);
-		a->parts[n] = f->acts ? (struct coll_part){ off, bytes }
+			memcpy(a->f->bufs.recv + mine[from[r]].off + at, a->in + off, bytes);
+		f->parts[n] = f->acts ? (struct coll_part){ off, bytes }
 				      : (struct coll_part){ mine[from[r]].off + at, bytes };
-		a->partners[n] = f->acts ? k : f->l->place[f->acting];
+		f->partners[n] = f->acts ? k : f->l->place[f->acting];
 	}
 	if (a->ranks[k] == f->acting)
 		return; /* all ranks here know the error */
-	if (f->acts)
-		x = (struct rt_exchange){ .targets = a->partners,
-					  .sent = a->parts,
-					  .target_count = n };
-	else if (a->ranks[k] == f->t->cs->rank)
-		x = (struct rt_exchange){ .sources = a->partners,
-					  .received = a->parts,
-					  .source_count = n };
-	flow_exchange(f, f->inside, &x);
+	flow_move(f, f->acts, f->acts || a->ranks[k] == f->t->cs->rank ? n : 0);
 }
 
 /* Splits the delivery: an exchange has a limited number of partners. */
-static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
+static void deliver(struct alltoall *a, int node, uint64_t i)
 {
 	const int *from = hier_node_ranks(a->f->l, node);
 	int n = hier_node_size(a->f->l, node);
 
 	for (int first = 0; first < n && !a->f->err; first += a->size)
-		hand_out(a, from, first, first + a->size < n ? first + a->size : n,
+		deliver_part(a, from, first, first + a->size < n ? first + a->size : n,
 			 (int)(i / a->units), i);
 }
 
@@ -135,8 +116,8 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 {
 	struct flow *f = a->f;
 	const struct coll_call *call = &f->t->call;
-	struct rt_exchange x = { .targets = a->partners, .sources = a->partners, .sent = a->parts,
-				 .received = a->parts + a->size };
+	struct rt_exchange x = { .targets = f->partners, .sources = f->partners, .sent = f->parts,
+				 .received = f->parts + a->size };
 	int n = 0;
 
 	for (int k = 0; k < a->size && !f->err; k++) {
@@ -144,44 +125,33 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 
 		if (rank == f->t->cs->rank)
 			continue;
-		a->parts[n] = (struct coll_part){ call->send.parts[rank].off + at_of(a, i),
+		f->parts[n] = (struct coll_part){ call->send.parts[rank].off + at_of(a, i),
 						  length(a, i) };
-		a->parts[a->size + n] =
+		f->parts[a->size + n] =
 			(struct coll_part){ call->recv.parts[rank].off + at_of(a, i),
 					    length(a, i) };
-		a->partners[n++] = k;
+		f->partners[n++] = k;
 	}
 	x.target_count = x.source_count = n;
-	flow_exchange(f, f->inside, &x);
+	flow_exchange(f, &x);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
+/* Opens the exchanges between two buffers. */
 static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *recv,
 		     uint64_t recv_bytes)
 {
-	struct flow *f = a->f;
-
-	rt_pieces_end(f->inside);
-	f->inside = NULL;
-	a->near.send.buf = (struct coll_buf){ .addr = send, .bytes = send_bytes };
-	a->near.recv.buf = (struct coll_buf){ .addr = recv, .bytes = recv_bytes };
-	return f->s->local ? rt_exchanges_begin(f->s->local, &a->near, (uint64_t)a->size * a->unit,
-						&f->inside)
-			   : 0;
+	return flow_open_exchanges(a->f, (struct coll_buf){ .addr = send, .bytes = send_bytes },
+				   (struct coll_buf){ .addr = recv, .bytes = recv_bytes },
+				   (uint64_t)a->size * a->unit);
 }
 
-static int begin_inside(struct alltoall *a)
+static int open_own(struct alltoall *a)
 {
-	uint64_t slots = HIER_SLOTS * a->f->s->segment_bytes;
-	const struct plain *p = &a->plain;
+	const struct flow_bufs *b = &a->f->bufs;
 
-	a->partners = malloc((size_t)a->size * sizeof(*a->partners));
-	a->parts = malloc(2 * (size_t)a->size * sizeof(*a->parts));
-	if (!a->partners || !a->parts)
-		return -ENOMEM;
-	return a->f->acts ? open_near(a, a->in, slots, a->out, slots) :
-			    open_near(a, p->send, p->send_bytes, p->recv, p->recv_bytes);
+	return open_near(a, b->send, b->send_bytes, b->recv, b->recv_bytes);
 }
 
 static void begin(struct alltoall *a, struct flow *f)
@@ -195,21 +165,20 @@ static void begin(struct alltoall *a, struct flow *f)
 		.bytes = f->t->bytes,
 		.size = hier_node_size(f->l, f->node),
 		.ranks = hier_node_ranks(f->l, f->node),
-		.near = { .kind = call->kind, .root = -1, .name = call->name, .site = call->site },
 	};
 	for (int node = 0; node < f->l->nodes; node++)
 		most = hier_node_size(f->l, node) > most ? hier_node_size(f->l, node) : most;
 	a->unit = base_min_u64(base_max_u64(f->s->segment_bytes / (uint64_t)most, 1), a->bytes);
 	a->units = (a->bytes + a->unit - 1) / a->unit;
-	err = plain_begin(f, call->in_place, 2 * slots, &a->plain);
-	a->out = err ? NULL : a->plain.more;
-	a->in = err ? NULL : a->plain.more + slots;
+	err = flow_open(f, call->in_place, 2 * slots);
+	a->out = err ? NULL : f->bufs.more;
+	a->in = err ? NULL : f->bufs.more + slots;
 	if (!err && call->send.parts[0].bytes != a->bytes)
 		err = -EREMOTEIO;
 	if (!err)
-		err = plain_copy_own(f, &a->plain);
+		err = flow_copy_own(f);
 	if (!err)
-		err = begin_inside(a);
+		err = f->acts ? open_near(a, a->in, slots, a->out, slots) : open_own(a);
 	if (err)
 		flow_fail(f, err);
 }
@@ -217,17 +186,13 @@ static void begin(struct alltoall *a, struct flow *f)
 static void end(struct alltoall *a)
 {
 	struct flow *f = a->f;
-	const struct plain *p = &a->plain;
-	int err = f->err ? 0 : open_near(a, p->send, p->send_bytes, p->recv, p->recv_bytes);
+	int err = f->err ? 0 : open_own(a);
 
 	if (err)
 		flow_fail(f, err);
 	for (uint64_t i = 0; i < a->units && f->s->local; i++)
 		exchange_near(a, i);
-	rt_pieces_end(f->inside);
-	free(a->partners);
-	free(a->parts);
-	plain_end(f, p, f->t->call.in_place ? f->t->cs->rank : -1);
+	flow_close(f);
 }
 
 /* ---- between nodes ----------------------------------------------------------------------- */
@@ -249,7 +214,7 @@ static void send_unit(struct alltoall *a, int node, uint64_t i)
 	struct post *p = &a->sends[i % HIER_SLOTS];
 
 	flow_wait(f, p);
-	come_together(a, hier_node_ranks(f->l, node)[i / a->units], i);
+	collect(a, hier_node_ranks(f->l, node)[i / a->units], i);
 	if (f->acts)
 		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->dummy,
 			  (uint64_t)a->size * length(a, i), hier_acting(f->l, node, -1), FLOW_DOWN);
@@ -268,7 +233,7 @@ static void run_step(struct alltoall *a, int step)
 		if (i >= received)
 			continue;
 		flow_wait(a->f, &a->recvs[i % HIER_SLOTS]);
-		go_to_ranks(a, from, i);
+		deliver(a, from, i);
 		expect(a, from, i + HIER_SLOTS);
 	}
 	for (int i = 0; i < HIER_SLOTS; i++)

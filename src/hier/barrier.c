@@ -11,22 +11,19 @@
 
 void hier_barrier(struct flow *f)
 {
-	struct coll_part part = { 0, 1 };
-	struct coll_call call = {
-		.kind = COLL_BCAST,
-		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = f->s->dummy, .bytes = 1 }, .parts = &part, .count = 1 },
-		.bytes = 1,
-		.name = f->t->call.name,
-		.site = f->t->call.site,
-	};
-	int err = f->s->local && !f->err ? rt_pieces_begin(f->s->local, &call, 1, &f->inside) : 0;
+	struct coll_call call = flow_call(f, COLL_BCAST);
+	struct coll_part part;
+	int err = 0;
 
+	call.send = flow_side(f->s->dummy, 1, &part);
+	call.bytes = 1;
+	if (f->s->local && !f->err)
+		err = rt_pieces_begin(f->s->local, &call, 1, &f->inside);
 	if (err)
 		flow_fail(f, err);
 	flow_run(f, f->inside, 0, 0, 1);
 	if (f->acts)
 		flow_agree(f);
 	flow_run(f, f->inside, 0, 0, 1);
-	rt_pieces_end(f->inside);
+	flow_close(f); /* before `call` ends */
 }

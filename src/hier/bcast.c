@@ -30,8 +30,7 @@ static char *segment(const struct bcast *b, uint64_t k)
 
 static void begin(struct bcast *b, struct flow *f)
 {
-	const struct coll_call *call = &f->t->call;
-	const struct coll_buf *buf = &call->send.buf;
+	const struct coll_buf *buf = &f->t->call.send.buf;
 	uint64_t bytes = f->cut.bytes;
 	int err = 0;
 
@@ -39,18 +38,12 @@ static void begin(struct bcast *b, struct flow *f)
 	if (buf->pack || f->err) { /* a rank without a described buffer receives all the same */
 		b->slots = HIER_SLOTS;
 		bytes = HIER_SLOTS * f->cut.segment;
-		b->at = hier_window(f->s, bytes);
+		b->at = hier_staging(f->s, bytes);
 		err = b->at ? 0 : -ENOMEM;
 	}
-	b->part = (struct coll_part){ 0, bytes };
-	b->call = (struct coll_call){
-		.kind = COLL_BCAST,
-		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = b->at, .bytes = bytes }, .parts = &b->part, .count = 1 },
-		.bytes = bytes,
-		.name = call->name,
-		.site = call->site,
-	};
+	b->call = flow_call(f, COLL_BCAST);
+	b->call.send = flow_side(b->at, bytes, &b->part);
+	b->call.bytes = bytes;
 	if (!err && f->s->local && !f->err)
 		err = rt_pieces_begin(f->s->local, &b->call, f->cut.segment, &f->inside);
 	if (err)
@@ -127,5 +120,5 @@ void hier_bcast(struct flow *f)
 		step(&b, k);
 	for (uint64_t k = 0; k < HIER_SLOTS; k++)
 		wait_sent(&b, k);
-	rt_pieces_end(f->inside);
+	flow_close(f);
 }

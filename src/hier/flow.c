@@ -149,29 +149,6 @@ void flow_agree(struct flow *f)
 	}
 }
 
-void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
-	      uint64_t bytes)
-{
-	int err;
-
-	if (!p || f->err)
-		return;
-	err = base_fault("hier_piece") ? -EIO : rt_pieces_run(p, send_at, recv_at, bytes);
-	if (err)
-		flow_fail(f, err);
-}
-
-void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x)
-{
-	int err;
-
-	if (!p || f->err)
-		return;
-	err = base_fault("hier_piece") ? -EIO : rt_exchanges_run(p, x);
-	if (err)
-		flow_fail(f, err);
-}
-
 /* ---- a call ------------------------------------------------------------------------------ */
 
 static bool is_computable(const struct coll_op *t)

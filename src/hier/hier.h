@@ -36,8 +36,8 @@ struct hier_comm {
 	MPI_Comm wire;          /* all ranks; carries messages of Sluice only */
 	MPI_Comm near;          /* ranks of this node; exists while the node group is made */
 	struct rt_comm *local;  /* NULL: this rank is alone on its node */
-	char *window;           /* staging memory, reused by every call */
-	uint64_t window_bytes;
+	char *staging;          /* memory reused by every call */
+	uint64_t staging_bytes;
 	uint64_t segment_bytes;
 	char *dummy;            /* one segment; buffer of the messages of a failed call */
 	struct post *posts;     /* HIER_SLOTS for each rank */
@@ -51,27 +51,7 @@ struct hier_comm {
 void hier_bootstrap(void);
 /* Returns: at least `bytes` bytes of staging memory, valid until the next call; NULL: out of
  * memory. */
-char *hier_window(struct hier_comm *s, uint64_t bytes);
-
-/* ---- plain.c: buffers without gaps ------------------------------------------------------- */
-
-/* Buffers of a call without gaps: the program's own, or packed copies. The parts keep their
- * offsets. */
-struct plain {
-	char *send, *recv; /* NULL: the rank has no such buffer, or the call has failed */
-	uint64_t send_bytes, recv_bytes;
-	char *more;        /* scratch memory of more_bytes bytes */
-};
-
-/* Fills *out. copies_send: the send buffer is copied because the receive buffer may overlap it.
- * Returns: 0 or -errno. */
-int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out);
-/* Unpacks received parts into the program's buffer, except part `but` (-1: none). A failed call
- * unpacks nothing. */
-void plain_end(struct flow *f, const struct plain *p, int but);
-/* Copies the rank's own part from send to recv. Returns: 0, or -EREMOTEIO when the lengths
- * differ. */
-int plain_copy_own(const struct flow *f, const struct plain *p);
+char *hier_staging(struct hier_comm *s, uint64_t bytes);
 
 /* ---- flow.c: one call -------------------------------------------------------------------- */
 
@@ -85,6 +65,14 @@ struct post {
 };
 
 enum flow_tag { FLOW_DOWN = 1, FLOW_UP, FLOW_STATUS };
+
+/* The buffers of a call without gaps: the program's own, or packed copies. The parts keep their
+ * offsets. */
+struct flow_bufs {
+	char *send, *recv; /* NULL: the rank has no such buffer, or the call has failed */
+	uint64_t send_bytes, recv_bytes;
+	char *more;        /* further staging memory */
+};
 
 /* One call on this rank. */
 struct flow {
@@ -100,7 +88,11 @@ struct flow {
 	int code;               /* error code of the host MPI, or 0 */
 	int err;                /* first error, -errno; or 0 */
 	struct hier_thread *by; /* the thread that executes the call; NULL: the program's */
+	struct flow_bufs bufs;
 	struct rt_pieces *inside; /* steps inside the node; NULL: this rank is alone there */
+	struct coll_call near;    /* of exchanges inside the node */
+	int *partners;            /* of one exchange: ranks, and the part of each */
+	struct coll_part *parts;
 };
 
 /* Records the first error of the call and tells the other ranks of the node. */
@@ -114,10 +106,6 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 void flow_wait(struct flow *f, struct post *p); /* returns at once when nothing is in flight */
 /* Waits until one of two messages is complete. NULL counts as complete. */
 void flow_wait_any(struct flow *f, struct post *a, struct post *b);
-/* Runs one step of a collective inside the node. After an error it does nothing. */
-void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
-	      uint64_t bytes);
-void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x);
 /* Ends the links: receives the status of every rank in `from`, and sends the combined status to
  * every rank in `to`. */
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
@@ -132,6 +120,34 @@ bool hier_suits(const struct coll_op *t);
 /* Executes a prepared call; err: result of the preparation. coll_complete() must follow.
  * Returns: 0 or -errno. */
 int hier_work(struct coll_op *t, int err, struct hier_thread *by);
+
+/* ---- buffers.c --------------------------------------------------------------------------- */
+
+/* Opens the buffers of the call, with more_bytes bytes of further memory. copies_send: the send
+ * buffer is copied because the receive buffer may overlap it. Returns: 0 or -errno. */
+int flow_open(struct flow *f, bool copies_send, uint64_t more_bytes);
+/* Copies the rank's own part from send to recv. Returns: 0, or -EREMOTEIO when the lengths
+ * differ. */
+int flow_copy_own(const struct flow *f);
+/* Ends the steps inside the node, and unpacks the received parts into the program's buffer. A
+ * failed call unpacks nothing. */
+void flow_close(struct flow *f);
+/* Returns: a collective inside the node, without buffers; the acting rank is its root. */
+struct coll_call flow_call(const struct flow *f, enum coll kind);
+/* Returns: a side of one part, *part, which must live as long. */
+struct coll_side flow_side(void *addr, uint64_t bytes, struct coll_part *part);
+/* Runs one step of a collective inside the node. After an error it does nothing. */
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
+	      uint64_t bytes);
+/* Opens f->inside for exchanges between parts of two buffers; longest_bytes: as of
+ * rt_exchanges_begin(). Returns: 0 or -errno. */
+int flow_open_exchanges(struct flow *f, struct coll_buf send, struct coll_buf recv,
+			uint64_t longest_bytes);
+/* Runs one exchange. After an error it does nothing. */
+void flow_exchange(struct flow *f, const struct rt_exchange *x);
+/* Runs an exchange in which this rank sends (or receives) the first n f->parts to (from)
+ * f->partners. */
+void flow_move(struct flow *f, bool is_sender, int n);
 
 /* ---- request.c: nonblocking calls -------------------------------------------------------- */
 

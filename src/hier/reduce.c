@@ -50,82 +50,40 @@ static char *their_at(const struct reduce *d, int child, uint64_t k)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-/* Offsets of contiguous copies, for buffers with gaps and buffers that a rank could not
- * describe. */
-struct places { uint64_t send, recv, sum, theirs, bytes; };
-
-static void place(const struct reduce *d, const struct coll_call *call, struct places *p)
+static int open_buffers(struct reduce *d)
 {
-	const struct flow *f = d->f;
-	bool needs_sum = f->acts && !call->recv.count;
+	struct flow *f = d->f;
+	bool has_slots = f->acts && !f->t->call.recv.count;
+	uint64_t slots = HIER_SLOTS * f->cut.segment;
+	int err = flow_open(f, false,
+			    (has_slots ? slots : 0) + (uint64_t)f->child_count * slots);
 
-	*p = (struct places){ 0 };
-	p->send = p->bytes;
-	p->bytes += call->send.buf.pack ? f->cut.bytes : 0;
-	p->recv = p->bytes;
-	p->bytes += call->recv.buf.pack ? f->cut.bytes : 0;
-	p->sum = p->bytes;
-	p->bytes += needs_sum ? HIER_SLOTS * f->cut.segment : 0;
-	p->theirs = p->bytes;
-	p->bytes += (uint64_t)f->child_count * HIER_SLOTS * f->cut.segment;
-}
-
-static int set_buffers(struct reduce *d)
-{
-	const struct flow *f = d->f;
-	const struct coll_call *call = &f->t->call;
-	const struct coll_buf *send = &call->send.buf;
-	struct places p;
-	char *window;
-
-	place(d, call, &p);
-	window = hier_window(f->s, p.bytes);
-	if (p.bytes && !window)
-		return -ENOMEM;
-	d->mine = send->pack ? window + p.send : send->addr;
-	if (f->acts) {
-		d->sum = !call->recv.count     ? window + p.sum
-			 : call->recv.buf.pack ? window + p.recv
-					       : call->recv.buf.addr;
-		d->sum_slots = call->recv.count ? 0 : HIER_SLOTS;
-		d->theirs = window + p.theirs;
-	} else if (call->recv.count) {
-		d->sum = call->recv.buf.pack ? window + p.recv : call->recv.buf.addr;
-	}
-	return send->pack ? send->pack(send->ctx, 0, f->cut.bytes, window + p.send) : 0;
+	if (err)
+		return err;
+	d->mine = f->bufs.send;
+	d->sum = has_slots ? f->bufs.more : f->bufs.recv;
+	d->sum_slots = has_slots ? HIER_SLOTS : 0;
+	d->theirs = f->bufs.more + (has_slots ? slots : 0);
+	return 0;
 }
 
 static int begin_inside(struct reduce *d)
 {
 	struct flow *f = d->f;
-	const struct coll_call *call = &f->t->call;
 	uint64_t whole = f->cut.bytes,
 		 sum_bytes = d->sum_slots ? d->sum_slots * f->cut.segment : whole;
 	int err;
 
-	d->part = (struct coll_part){ 0, whole };
-	d->sum_part = (struct coll_part){ 0, sum_bytes };
-	d->up = (struct coll_call){
-		.kind = COLL_REDUCE,
-		.root = f->l->place[f->acting],
-		.in_place = f->acts && d->sum == d->mine,
-		.send = { .buf = { .addr = (void *)d->mine, .bytes = whole },
-			  .parts = &d->part,
-			  .count = 1 },
-		.bytes = whole,
-		.reduce = call->reduce,
-		.name = call->name,
-		.site = call->site,
-	};
+	d->up = flow_call(f, COLL_REDUCE);
+	d->up.in_place = f->acts && d->sum == d->mine;
+	d->up.send = flow_side((void *)d->mine, whole, &d->part);
+	d->up.bytes = whole;
+	d->up.reduce = f->t->call.reduce;
 	d->down = d->up;
 	d->down.kind = COLL_BCAST;
-	d->down.send = (struct coll_side){ .buf = { .addr = d->sum, .bytes = whole },
-					 .parts = &d->part,
-					 .count = 1 };
+	d->down.send = flow_side(d->sum, whole, &d->part);
 	if (f->acts)
-		d->up.recv = (struct coll_side){ .buf = { .addr = d->sum, .bytes = sum_bytes },
-					       .parts = &d->sum_part,
-					       .count = 1 };
+		d->up.recv = flow_side(d->sum, sum_bytes, &d->sum_part);
 	err = rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &d->inside);
 	return err || !d->for_all
 		       ? err
@@ -134,7 +92,7 @@ static int begin_inside(struct reduce *d)
 
 static void begin(struct reduce *d, struct flow *f)
 {
-	int err = f->err;
+	int err;
 
 	*d = (struct reduce){
 		.f = f,
@@ -142,26 +100,11 @@ static void begin(struct reduce *d, struct flow *f)
 		.count = hier_count(&f->cut),
 	};
 	d->lag = d->for_all ? 2 * (uint64_t)hier_tree_depth(f->l->nodes) + 1 : 0;
-	if (!err)
-		err = set_buffers(d);
+	err = open_buffers(d);
 	if (!err && f->s->local)
 		err = begin_inside(d);
 	if (err)
 		flow_fail(f, err);
-}
-
-static void end(struct reduce *d)
-{
-	const struct coll_side *recv = &d->f->t->call.recv;
-	int err;
-
-	rt_pieces_end(d->inside);
-	rt_pieces_end(d->f->inside);
-	if (d->f->err || !recv->count || !recv->buf.pack)
-		return;
-	err = recv->buf.unpack(recv->buf.ctx, 0, d->f->cut.bytes, d->sum);
-	if (err)
-		flow_fail(d->f, err);
 }
 
 /* ---- up ---------------------------------------------------------------------------------- */
@@ -176,7 +119,7 @@ static void expect_up(struct reduce *d, uint64_t k)
 }
 
 /* Reduces the contributions of the ranks here. */
-static void come_together(struct reduce *d, uint64_t k)
+static void reduce_near(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
 	uint64_t at = k * f->cut.segment, bytes = hier_length(&f->cut, k);
@@ -208,7 +151,7 @@ static void go_up(struct reduce *d, uint64_t k)
 	struct post *p = &d->send_up[k % HIER_SLOTS];
 
 	flow_wait(f, p); /* the slot's previous segment has been sent */
-	come_together(d, k);
+	reduce_near(d, k);
 	for (int i = 0; i < f->child_count; i++)
 		combine(d, i, k);
 	expect_up(d, k + HIER_SLOTS);
@@ -272,5 +215,6 @@ void hier_reduce(struct flow *f)
 		for (int i = 0; i < f->child_count; i++)
 			flow_wait(f, &d.send_down[i][slot]);
 	}
-	end(&d);
+	rt_pieces_end(d.inside);
+	flow_close(f);
 }

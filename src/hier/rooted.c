@@ -12,22 +12,17 @@
  * the steps of all nodes.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/base.h"
 #include "hier/hier.h"
 
 struct rooted {
 	struct flow *f;
-	struct plain plain;
 	bool is_root, is_scatter;
 	int root;
 	uint64_t bytes;            /* of each rank's message */
 	char *slots; /* of an acting rank other than the root: HIER_SLOTS times a fragment of
 		        each rank */
-	struct coll_call near;       /* the exchange inside the node */
-	int *partners;             /* of one step of the exchange */
-	struct coll_part *parts;
 };
 
 static uint64_t unit_of(const struct rooted *o, int node)
@@ -76,11 +71,11 @@ static const struct coll_side *own_side(const struct rooted *o)
 }
 static char *root_at(const struct rooted *o)
 {
-	return o->is_scatter ? o->plain.send : o->plain.recv;
+	return o->is_scatter ? o->f->bufs.send : o->f->bufs.recv;
 }
 static char *own_at(const struct rooted *o)
 {
-	char *at = o->is_scatter ? o->plain.recv : o->plain.send;
+	char *at = o->is_scatter ? o->f->bufs.recv : o->f->bufs.send;
 
 	return at ? at + own_side(o)->parts[0].off : NULL;
 }
@@ -90,7 +85,6 @@ static void step_inside(struct rooted *o, uint64_t k)
 {
 	struct flow *f = o->f;
 	uint64_t at = k * unit_of(o, f->node), bytes = length(o, f->node, k);
-	struct rt_exchange x = { 0 };
 	int n = 0;
 
 	if (!bytes || !f->inside || f->err)
@@ -100,48 +94,30 @@ static void step_inside(struct rooted *o, uint64_t k)
 
 		if (rank == f->acting)
 			continue;
-		o->parts[n] = (struct coll_part){ o->is_root ? root_side(o)->parts[rank].off + at
-							   : slot_offset(o, i, k),
-						bytes };
-		o->partners[n++] = i;
+		f->parts[n] = (struct coll_part){ o->is_root ? root_side(o)->parts[rank].off + at
+							     : slot_offset(o, i, k),
+						  bytes };
+		f->partners[n++] = i;
 	}
 	if (!f->acts) {
-		o->parts[n] = (struct coll_part){ own_side(o)->parts[0].off + at, bytes };
-		o->partners[n++] = f->l->place[f->acting];
+		f->parts[n] = (struct coll_part){ own_side(o)->parts[0].off + at, bytes };
+		f->partners[n++] = f->l->place[f->acting];
 	}
-	if (f->acts == o->is_scatter)
-		x = (struct rt_exchange){ .targets = o->partners,
-					  .sent = o->parts,
-					  .target_count = n };
-	else
-		x = (struct rt_exchange){ .sources = o->partners,
-					  .received = o->parts,
-					  .source_count = n };
-	flow_exchange(f, f->inside, &x);
+	flow_move(f, f->acts == o->is_scatter, n);
 }
 
 static int begin_inside(struct rooted *o)
 {
 	struct flow *f = o->f;
-	const struct coll_call *call = &f->t->call;
-	uint64_t n = (uint64_t)hier_node_size(f->l, f->node), unit = unit_of(o, f->node);
-	struct coll_buf buf = { .addr = o->slots, .bytes = HIER_SLOTS * n * unit };
-	struct coll_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
+	uint64_t bytes = (uint64_t)hier_node_size(f->l, f->node) * unit_of(o, f->node);
+	struct coll_buf slots = { .addr = o->slots, .bytes = HIER_SLOTS * bytes };
+	struct coll_buf send = { .addr = f->bufs.send, .bytes = f->bufs.send_bytes };
+	struct coll_buf recv = { .addr = f->bufs.recv, .bytes = f->bufs.recv_bytes };
+	struct coll_buf none = { 0 };
 
-	o->near = (struct coll_call){
-		.kind = call->kind, .root = -1, .name = call->name, .site = call->site
-	};
-	if (!f->acts || o->is_root)
-		buf = f->acts == o->is_scatter ? (struct coll_buf){ .addr = o->plain.send,
-								  .bytes = o->plain.send_bytes }
-					       : (struct coll_buf){ .addr = o->plain.recv,
-								  .bytes = o->plain.recv_bytes };
-	mine->buf = buf;
-	o->partners = malloc(n * sizeof(*o->partners));
-	o->parts = malloc(n * sizeof(*o->parts));
-	if (!o->partners || !o->parts)
-		return -ENOMEM;
-	return rt_exchanges_begin(f->s->local, &o->near, n * unit, &f->inside);
+	if (f->acts == o->is_scatter)
+		return flow_open_exchanges(f, o->slots ? slots : send, none, bytes);
+	return flow_open_exchanges(f, none, o->slots ? slots : recv, bytes);
 }
 
 static void begin(struct rooted *o, struct flow *f)
@@ -160,24 +136,16 @@ static void begin(struct rooted *o, struct flow *f)
 	slots = has_slots
 			? HIER_SLOTS * (uint64_t)hier_node_size(f->l, f->node) * unit_of(o, f->node)
 			: 0;
-	err = plain_begin(f, false, slots, &o->plain);
-	o->slots = !err && has_slots ? o->plain.more : NULL;
+	err = flow_open(f, false, slots);
+	o->slots = !err && has_slots ? o->f->bufs.more : NULL;
 	if (!err && !o->is_root && own_side(o)->parts[0].bytes != o->bytes)
 		err = -EREMOTEIO;
 	if (!err && o->is_root)
-		err = plain_copy_own(f, &o->plain);
-	if (!err && f->s->local)
+		err = flow_copy_own(f);
+	if (!err)
 		err = begin_inside(o);
 	if (err)
 		flow_fail(f, err);
-}
-
-static void end(struct rooted *o)
-{
-	rt_pieces_end(o->f->inside);
-	free(o->partners);
-	free(o->parts);
-	plain_end(o->f, &o->plain, o->f->t->call.in_place ? o->root : -1);
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */
@@ -340,7 +308,7 @@ static void run(struct flow *f, void (*root)(struct rooted *), void (*acting)(st
 	else
 		for (uint64_t k = 0; k < steps_of(&o, f->node); k++)
 			step_inside(&o, k);
-	end(&o);
+	flow_close(f);
 }
 
 void hier_gather(struct flow *f) { run(f, gather_root, gather_acting); }

@@ -12,7 +12,6 @@
  * all-to-all, both ends of a step use one order of segments.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -20,10 +19,9 @@
 
 struct scattered {
 	struct flow *f;
-	struct plain plain;
 	uint64_t sum_bytes;   /* of the parts of all ranks here */
 	char *sum, *out, *in; /* of the acting rank; out and in: HIER_SLOTS segments each */
-	struct coll_call up, down; /* inside the node: reduction, delivery */
+	struct coll_call up;  /* the reduction inside the node */
 	struct coll_part part, sum_part;
 	struct post sends[HIER_SLOTS], recvs[HIER_SLOTS];
 };
@@ -90,7 +88,7 @@ static struct unit first_of(const struct scattered *d, int node)
 /* ---- inside the node --------------------------------------------------------------------- */
 
 /* Reduces to the acting rank, at offset `to` of the sum and the slots behind it. */
-static void come_together(struct scattered *d, const struct unit *u, uint64_t to)
+static void reduce_near(struct scattered *d, const struct unit *u, uint64_t to)
 {
 	struct flow *f = d->f;
 
@@ -99,15 +97,14 @@ static void come_together(struct scattered *d, const struct unit *u, uint64_t to
 	if (f->s->local)
 		flow_run(f, f->inside, offset(u), to, length(u));
 	else
-		memcpy(d->sum + to, d->plain.send + offset(u), length(u));
+		memcpy(d->sum + to, d->f->bufs.send + offset(u), length(u));
 }
 
 /* The acting rank delivers the part of each rank. */
-static void hand_out(struct scattered *d, int *partners, struct coll_part *parts)
+static void deliver(struct scattered *d)
 {
 	struct flow *f = d->f;
 	const struct coll_part *own = f->t->call.recv.parts;
-	struct rt_exchange x = { 0 };
 	uint64_t at = 0;
 	int n = 0;
 
@@ -116,56 +113,31 @@ static void hand_out(struct scattered *d, int *partners, struct coll_part *parts
 		uint64_t bytes = bytes_of(f, rank);
 
 		if (f->acts && rank == f->acting && bytes)
-			memcpy(d->plain.recv + own->off, d->sum + at, bytes);
+			memcpy(d->f->bufs.recv + own->off, d->sum + at, bytes);
 		if (f->acts ? rank != f->acting : rank == f->t->cs->rank) {
-			parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
-			partners[n++] = f->acts ? k : f->l->place[f->acting];
+			f->parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
+			f->partners[n++] = f->acts ? k : f->l->place[f->acting];
 		}
 		at += bytes;
 	}
-	if (f->acts)
-		x = (struct rt_exchange){ .targets = partners, .sent = parts, .target_count = n };
-	else
-		x = (struct rt_exchange){ .sources = partners,
-					  .received = parts,
-					  .source_count = n };
-	flow_exchange(f, f->inside, &x);
-}
-
-static int open_down(struct scattered *d)
-{
-	struct flow *f = d->f;
-
-	rt_pieces_end(f->inside);
-	f->inside = NULL;
-	d->down = (struct coll_call){
-		.kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site
-	};
-	if (f->acts)
-		d->down.send.buf = (struct coll_buf){ .addr = d->sum, .bytes = d->sum_bytes };
-	else
-		d->down.recv.buf =
-			(struct coll_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
-	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside)
-			   : 0;
+	flow_move(f, f->acts, n);
 }
 
 static void end(struct scattered *d)
 {
 	struct flow *f = d->f;
-	size_t n = (size_t)hier_node_size(f->l, f->node);
-	int *partners = malloc(n * sizeof(*partners));
-	struct coll_part *parts = malloc(n * sizeof(*parts));
-	int err = f->err ? 0 : partners && parts ? open_down(d) : -ENOMEM;
+	struct coll_buf sum = { .addr = d->sum, .bytes = d->sum_bytes };
+	struct coll_buf recv = { .addr = f->bufs.recv, .bytes = f->bufs.recv_bytes };
+	struct coll_buf none = { 0 };
+	int err = f->err ? 0
+			 : flow_open_exchanges(f, f->acts ? sum : none, f->acts ? none : recv,
+					       d->sum_bytes);
 
 	if (err)
 		flow_fail(f, err);
 	if (!f->err)
-		hand_out(d, partners, parts);
-	rt_pieces_end(f->inside);
-	free(partners);
-	free(parts);
-	plain_end(f, &d->plain, -1);
+		deliver(d);
+	flow_close(f);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -173,26 +145,14 @@ static void end(struct scattered *d)
 static int begin_inside(struct scattered *d)
 {
 	struct flow *f = d->f;
-	const struct coll_call *call = &f->t->call;
 	uint64_t gathered = d->sum_bytes + HIER_SLOTS * f->cut.segment;
 
-	d->part = (struct coll_part){ 0, d->plain.send_bytes };
-	d->sum_part = (struct coll_part){ 0, gathered };
-	d->up = (struct coll_call){
-		.kind = COLL_REDUCE,
-		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes },
-			  .parts = &d->part,
-			  .count = 1 },
-		.bytes = d->plain.send_bytes,
-		.reduce = call->reduce,
-		.name = call->name,
-		.site = call->site,
-	};
+	d->up = flow_call(f, COLL_REDUCE);
+	d->up.send = flow_side(f->bufs.send, f->bufs.send_bytes, &d->part);
+	d->up.bytes = f->bufs.send_bytes;
+	d->up.reduce = f->t->call.reduce;
 	if (f->acts)
-		d->up.recv = (struct coll_side){ .buf = { .addr = d->sum, .bytes = gathered },
-					       .parts = &d->sum_part,
-					       .count = 1 };
+		d->up.recv = flow_side(d->sum, gathered, &d->sum_part);
 	return f->s->local ? rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &f->inside) : 0;
 }
 
@@ -204,9 +164,9 @@ static void begin(struct scattered *d, struct flow *f)
 	*d = (struct scattered){ .f = f };
 	for (int k = 0; k < hier_node_size(f->l, f->node); k++)
 		d->sum_bytes += bytes_of(f, hier_node_ranks(f->l, f->node)[k]);
-	err = plain_begin(f, false, f->acts ? d->sum_bytes + 2 * slots : 0, &d->plain);
+	err = flow_open(f, false, f->acts ? d->sum_bytes + 2 * slots : 0);
 	if (!err && f->acts) {
-		d->sum = d->plain.more;
+		d->sum = f->bufs.more;
 		d->out = d->sum + d->sum_bytes;
 		d->in = d->out + slots;
 	}
@@ -240,7 +200,7 @@ static void send_unit(struct scattered *d, struct unit *u)
 	struct post *p = &d->sends[u->index % HIER_SLOTS];
 
 	flow_wait(f, p);
-	come_together(d, u, d->sum_bytes + slot(u));
+	reduce_near(d, u, d->sum_bytes + slot(u));
 	if (f->acts)
 		flow_send(f, p, passing(d, d->out, u), length(u), hier_acting(f->l, u->node, -1),
 			  FLOW_UP);
@@ -289,7 +249,7 @@ void hier_scattered(struct flow *f)
 
 	begin(&d, f);
 	for (struct unit u = first_of(&d, f->node); !is_end(&u); advance(&u))
-		come_together(&d, &u, u.sum_at);
+		reduce_near(&d, &u, u.sum_at);
 	for (int step = 1; step < f->l->nodes; step++)
 		run_step(&d, step);
 	if (f->acts)

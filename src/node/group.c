@@ -108,11 +108,6 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 		g->yield_ns = 0;
 }
 
-static char *arena_of(const struct node_group *g, int rank)
-{
-	return rank == g->rank ? region_arena_base() : g->peers[rank]->base;
-}
-
 /* ---- probe: can the ranks reach each other's memory? --------------------------------------- */
 
 static void probe_prepare(struct node_group *g)
@@ -138,13 +133,13 @@ static uint8_t probe_peer(struct node_group *g, int r)
 	uint8_t reach = 0;
 
 	if (!base_fault("vm_readv") &&
-	    process_vm_readv(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value &&
+	    process_vm_readv(g->places[r].pid, &local, 1, &remote, 1, 0) == sizeof value &&
 	    value == peer->probe_value)
 		reach |= REACH_READ;
 	/* writes the value that stands there, so that all peers may try at once */
 	value = peer->probe_value;
 	if (!base_fault("vm_writev") &&
-	    process_vm_writev(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value)
+	    process_vm_writev(g->places[r].pid, &local, 1, &remote, 1, 0) == sizeof value)
 		reach |= REACH_WRITE;
 	return reach;
 }
@@ -253,30 +248,33 @@ static void group_free(struct node_group *g)
 	if (!g)
 		return;
 	release_control(g);
-	for (int r = 0; r < g->size && g->peers; r++)
-		if (g->peers[r])
-			peer_put(g->peers[r]);
-	free(g->peers);
-	free(g->pids);
-	free(g->memory_nodes);
-	free(g);
+	group_drop(g);
 }
 
-static struct node_group *group_alloc(const struct node_oob *oob)
+struct node_group *group_alloc(int rank, int size)
 {
 	struct node_group *g = calloc(1, sizeof *g);
 
 	if (!g)
 		return NULL;
-	g->rank = oob->rank;
-	g->size = oob->size;
-	g->peers = calloc((size_t)g->size, sizeof *g->peers);
-	g->pids = calloc((size_t)g->size, sizeof *g->pids);
-	g->memory_nodes = calloc((size_t)g->size, sizeof *g->memory_nodes);
-	if (g->peers && g->pids && g->memory_nodes)
+	g->rank = rank;
+	g->size = size;
+	g->peers = calloc((size_t)size, sizeof *g->peers);
+	g->places = calloc((size_t)size, sizeof *g->places);
+	if (g->peers && g->places)
 		return g;
-	group_free(g);
+	group_drop(g);
 	return NULL;
+}
+
+void group_drop(struct node_group *g)
+{
+	for (int r = 0; r < g->size && g->peers; r++)
+		if (g->peers[r])
+			peer_put(g->peers[r]);
+	free(g->peers);
+	free(g->places);
+	free(g);
 }
 
 void group_set_control(struct node_group *g, char *control)
@@ -291,19 +289,24 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 	int ret;
 
 	if (g->rank == 0) /* others may reach the segment from now on, whatever fails here */
-		group_set_control(g, arena_of(g, 0) + all[0].control_off);
+		group_set_control(g, (char *)region_arena_base() + all[0].control_off);
 	ret = exchange_run(x, all, g->rank, g->size, g->peers);
 	if (ret) {
 		atomic_store(&exchange_broken, 1);
 		return ret;
 	}
 	for (int r = 0; r < g->size; r++) {
-		g->pids[r] = all[r].pid;
-		g->memory_nodes[r] = all[r].memory_node;
+		const struct node_peer *p = g->peers[r];
+
+		g->places[r] = (struct node_place){ .pid = all[r].pid,
+						    .memory_node = all[r].memory_node,
+						    .arena = p ? p->base : region_arena_base(),
+						    .arena_bytes = p ? p->bytes :
+								       region_arena_bytes() };
 	}
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
-	group_set_control(g, arena_of(g, 0) + all[0].control_off);
+	group_set_control(g, g->places[0].arena + all[0].control_off);
 	set_waiting(g, all);
 	probe_prepare(g);
 	return 0;
@@ -325,7 +328,8 @@ const char *node_refusal(void) { return last_refusal; }
 
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
 {
-	struct node_group *g = base_fault("group") ? NULL : group_alloc(oob);
+	struct node_group *g = base_fault("group") ? NULL :
+							group_alloc(oob->rank, oob->size);
 	struct node_hello mine = { 0 }, *all = calloc((size_t)oob->size, sizeof *all);
 	struct exchange x = { .fd = -1 };
 	const char *why = NULL;
@@ -386,8 +390,8 @@ void node_group_destroy(struct node_group *g) { group_free(g); }
 uint32_t node_id(const struct node_group *g) { return g->id; }
 int node_rank(const struct node_group *g) { return g->rank; }
 int node_size(const struct node_group *g) { return g->size; }
-int node_pid(const struct node_group *g, int rank) { return g->pids[rank]; }
-int node_memory_node(const struct node_group *g, int rank) { return g->memory_nodes[rank]; }
+int node_pid(const struct node_group *g, int rank) { return g->places[rank].pid; }
+int node_memory_node(const struct node_group *g, int rank) { return g->places[rank].memory_node; }
 bool node_is_oversubscribed(const struct node_group *g) { return g->oversubscribed; }
 
 void *node_area(const struct node_group *g, int rank)
@@ -415,11 +419,9 @@ void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t 
 
 void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes)
 {
-	uint64_t limit = rank == g->rank ? region_arena_bytes() : g->peers[rank]->bytes;
+	const struct node_place *p = &g->places[rank];
 
-	if (off > limit || bytes > limit - off)
-		return NULL;
-	return arena_of(g, rank) + off;
+	return off > p->arena_bytes || bytes > p->arena_bytes - off ? NULL : p->arena + off;
 }
 
 void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, uint64_t bytes)
@@ -458,12 +460,12 @@ static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write
 int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr,
 		 uint64_t bytes)
 {
-	return vm_copy(g->pids[owner], dst, (char *)(uintptr_t)src_addr, bytes, false);
+	return vm_copy(g->places[owner].pid, dst, (char *)(uintptr_t)src_addr, bytes, false);
 }
 
 int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src,
 		  uint64_t bytes)
 {
-	return vm_copy(g->pids[owner], (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr, bytes,
-		       true);
+	return vm_copy(g->places[owner].pid, (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr,
+		       bytes, true);
 }

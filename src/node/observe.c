@@ -25,9 +25,7 @@ int node_self(struct node_member *out)
 
 void node_outline(const struct node_group *g, struct node_outline *out, struct node_member *members)
 {
-	const char *base = g->rank == 0 ? region_arena_base() : g->peers[0]->base;
-
-	*out = (struct node_outline){ .control_off = (uint64_t)(g->control - base),
+	*out = (struct node_outline){ .control_off = (uint64_t)(g->control - g->places[0].arena),
 				      .area_bytes = g->area_bytes,
 				      .size = (uint32_t)g->size,
 				      .id = g->id };
@@ -63,15 +61,7 @@ void node_forget_arena(const struct node_member *m)
 	peer_put(p);
 }
 
-void node_observe_end(struct node_group *g)
-{
-	for (int r = 0; r < g->size; r++)
-		if (g->peers[r])
-			peer_put(g->peers[r]);
-	free(g->peers);
-	free(g->pids);
-	free(g);
-}
+void node_observe_end(struct node_group *g) { group_drop(g); }
 
 static int observe(struct node_group *g, const struct node_outline *o,
 		   const struct node_member *members)
@@ -82,7 +72,9 @@ static int observe(struct node_group *g, const struct node_outline *o,
 		g->peers[r] = peer_find(&h);
 		if (!g->peers[r])
 			return -ENOENT;
-		g->pids[r] = members[r].pid;
+		g->places[r] = (struct node_place){ .pid = members[r].pid,
+						    .arena = g->peers[r]->base,
+						    .arena_bytes = g->peers[r]->bytes };
 	}
 	group_layout(g, o->area_bytes);
 	if (o->control_off > g->peers[0]->bytes ||
@@ -95,22 +87,14 @@ static int observe(struct node_group *g, const struct node_outline *o,
 int node_observe(const struct node_outline *o, const struct node_member *members,
 		 struct node_group **out)
 {
-	struct node_group *g = calloc(1, sizeof *g);
-	int ret;
+	struct node_group *g = group_alloc(-1, (int)o->size);
+	int ret = g ? observe(g, o, members) : -ENOMEM;
 
-	if (!g)
-		return -ENOMEM;
-	g->rank = -1;
-	g->size = (int)o->size;
-	g->id = o->id;
-	g->peers = calloc(o->size, sizeof *g->peers);
-	g->pids = calloc(o->size, sizeof *g->pids);
-	ret = g->peers && g->pids ? observe(g, o, members) : -ENOMEM;
 	if (!ret) {
+		g->id = o->id;
 		*out = g;
-		return 0;
+	} else if (g) {
+		group_drop(g);
 	}
-	g->size = g->peers ? g->size : 0;
-	node_observe_end(g);
 	return ret;
 }

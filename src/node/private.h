@@ -53,6 +53,13 @@ struct node_rank {
 	 * (node_group.reach). */
 };
 
+/* A rank as this process sees it. */
+struct node_place {
+	int pid, memory_node;
+	char *arena; /* address in this process */
+	uint64_t arena_bytes;
+};
+
 struct node_group {
 	int rank, size;
 	uint32_t id;
@@ -60,8 +67,7 @@ struct node_group {
 	struct os_cpumask cpus;
 	uint32_t spin_ns, yield_ns;
 	struct node_peer **peers;   /* by rank; own entry NULL */
-	int *pids;
-	int *memory_nodes;
+	struct node_place *places;  /* by rank */
 	char *control;              /* address in this process */
 	struct region_extent extent; /* rank 0 only */
 	struct node_rank *ranks;
@@ -71,6 +77,11 @@ struct node_group {
 };
 
 uint64_t node_arena_id(void); /* of this process; changes in a forked child */
+
+/* Returns: a group with its arrays zeroed, or NULL without memory. */
+struct node_group *group_alloc(int rank, int size);
+/* Puts the peers back and frees the group, but not its control segment. */
+void group_drop(struct node_group *g);
 
 /* group.c: layout of the control segment, and its address in this process. */
 void group_layout(struct node_group *g, uint64_t area_bytes);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* x86-64: pause, the time-stamp counter, rep movsb, CPU features. */
+/* x86-64: the time-stamp counter, rep movsb, CPU features. */
 #include <cpuid.h>
 #include <immintrin.h>
 
 #include "os/private.h"
-
-void os_cpu_relax(void) { _mm_pause(); }
 
 uint64_t os_ticks(void) { return __rdtsc(); }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Identity of this machine and process, and random numbers. */
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,4 +117,19 @@ int os_machine_text(char *out, size_t cap)
 	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)",
 		     sysconf(_SC_NPROCESSORS_ONLN), os_numa_node_count());
 	return (int)used + n;
+}
+
+int os_own_folder(char *out, size_t cap)
+{
+	char real[PATH_MAX];
+	struct link_map *map;
+	Dl_info info;
+
+	if (!dladdr1((void *)&os_own_folder, &info, (void **)&map, RTLD_DL_LINKMAP))
+		return -ENOENT;
+	/* l_name is empty for a program, whose dli_fname is argv[0], perhaps without a folder */
+	if (!realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", real))
+		return -ENOENT;
+	*strrchr(real, '/') = '\0';
+	return snprintf(out, cap, "%s", real) < (int)cap ? 0 : -ENAMETOOLONG;
 }

@@ -33,7 +33,7 @@ static inline uint64_t os_now_ns(void)
  * rate on all CPUs, and the kernel itself keeps time by it. */
 uint64_t os_ticks(void);
 bool os_has_steady_ticks(void);
-void os_cpu_relax(void);             /* pause */
+#define os_cpu_relax() __builtin_ia32_pause() /* between two polls of a spinning thread */
 /*
  * Sleeps while *word == expected, at most timeout_ns (0: not at all; OS_FOR_EVER). The word may be
  * shared between processes. Returns: 0 (woken, or the value differs), -ETIMEDOUT or -EINTR.
@@ -101,6 +101,9 @@ uint64_t os_node_id(void);
  * a zombie. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
 uint64_t os_random_u64(void);
+/* Writes the folder of the file that contains this code, libsluice.so or the program, with links
+ * resolved. Returns: 0, -ENOENT or -ENAMETOOLONG. */
+int os_own_folder(char *out, size_t cap);
 
 /* Writes this kind of machine as text, equal on equal machines and from boot to boot: processor,
  * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */
@@ -158,8 +161,16 @@ enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes
 /* Does data of so many bytes, all sources and destinations together, go past the caches? */
 bool os_copy_is_past_cache(uint64_t total_bytes);
 bool os_copy_has(enum base_copy_kernel kernel); /* this CPU runs it */
-/* Assumed speed of one core's copy from memory to memory. */
+/*
+ * Assumed speed of one core's copy from memory to memory. The thresholds of policy/detach.c and of
+ * progress/ were measured in times by this figure: whoever measures it here has to measure them
+ * again. (node_probe_times() gives 4 to 6 bytes/ns where this holds: it includes page faults.)
+ */
 #define OS_COPY_BYTES_PER_NS 14
+static inline uint64_t os_copy_ns(uint64_t bytes)
+{
+	return (bytes + OS_COPY_BYTES_PER_NS - 1) / OS_COPY_BYTES_PER_NS;
+}
 /* Measures the CPU and its caches; afterwards the functions above are async-signal-safe. */
 void os_copy_prepare(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Signals and threads: the program sees exactly what it has set, while SIGSEGV and SIGSYS stay ours
- * and unblocked. Until sud_signal_install() every call passes unchanged, but for SIGSYS in masks.
+ * and unblocked. Until sud_init() every call passes unchanged, but for SIGSYS in masks.
  *
  * Where libc blocks every signal inside a function (making or signalling a thread, starting a
  * program) its system calls may not be dispatched: sud_allow_push().

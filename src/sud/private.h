@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "base/base.h"
-#include "sud/handler.h"
 #include "sud/program.h"
 #include "sud/sud.h"
 
@@ -105,6 +104,44 @@ bool thread_enable_sig(const siginfo_t *si, void *ucontext);
 /* Is there certainly this much stack below `here`? */
 bool thread_has_stack(uintptr_t here, size_t bytes);
 
+/* ---- signals.c: handlers of SIGSEGV and SIGSYS ------------------------------------------- */
+
+typedef void sud_handler(int signo, siginfo_t *si, void *ucontext);
+
+/*
+ * Installs a handler of SIGSEGV or SIGSYS. The handler runs with the program's mask, and on the
+ * alternate stack only where the program's own handler would. The program's action is kept and is
+ * virtual from now on. Idempotent. Returns: 0 or -errno. Context: not in signal handlers.
+ */
+int sud_signal_install(int signo, sud_handler *handler);
+/* Installs the program's action again. */
+void sud_signal_uninstall(int signo);
+/*
+ * Does what this signal would have done without us: calls the program's handler with its mask, on
+ * this stack; or returns so that the signal strikes again with the default action; or keeps a sent
+ * signal that the program blocks. To be called last in a handler, outside sud_fault_begin_sig() ..
+ * sud_fault_end_sig(). May not return (siglongjmp).
+ */
+void sud_chain_sig(int signo, siginfo_t *si, void *ucontext);
+
+/* ---- sections.c, stack.c: faults --------------------------------------------------------- */
+
+struct sud_fault {
+	uint32_t saved_enters, saved_allowed;
+	int saved_errno;
+	bool saved_in_fault, saved_waiting;
+};
+
+/*
+ * Bracket the part of a handler that may run the owner's functions: handlers of the program are
+ * deferred, this thread's system calls pass, and errno is restored at the end. Nest.
+ */
+void sud_fault_begin_sig(struct sud_fault *f);
+void sud_fault_end_sig(const struct sud_fault *f);
+/* Calls fn(arg) with at least 64 KiB of stack: on this stack where that is certain, else on one of
+ * a pool. Inside a sud_fault or sud_enter(). Debuggers can unwind through it. */
+void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
+
 /* ---- sections.c -------------------------------------------------------------------------- */
 
 /* A signal of the program has come inside a section: keeps it until the section ends.
@@ -116,11 +153,12 @@ void section_resume(uint32_t depth);
 /* Ends every section of this thread: sud_jumped(). */
 void section_reset(void);
 
-/* ---- signals.c, sud.c -------------------------------------------------------------------- */
+/* ---- signals.c, sud.c, fault.c ----------------------------------------------------------- */
 
 /* sud_exec_begin() / end(): what a new program inherits. */
 void signals_exec_mask(bool begin);
-/* Takes SIGSYS. Returns: 0 or -errno. */
-int dispatch_install(const struct sud_ops *ops);
+extern const struct sud_ops *sud_ops; /* set before both signals are taken */
+/* Handlers of SIGSYS and SIGSEGV. */
+sud_handler sigsys, sigsegv;
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The program's signals and threads, as preload/ reports them. The program's SIGSEGV and
  * SIGSYS are virtual: its actions, masks and pending signals of these two are kept here, while the
- * kernel has ours. Until sud_signal_install() everything passes unchanged, but for SIGSYS in masks.
+ * kernel has ours. Until sud_init() everything passes unchanged, but for SIGSYS in masks.
  *
  * No function here makes the program's call itself, except sud_action().
  */

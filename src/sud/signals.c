@@ -2,7 +2,7 @@
 /*
  * SIGSEGV and SIGSYS: the kernel has our handlers, this file has the program's actions. What the
  * program sets and sees of these two signals (action, mask, pending) is virtual from
- * sud_signal_install() on. SIGSYS is never blocked for real even before, so that
+ * sud_init() on. SIGSYS is never blocked for real even before, so that
  * sud_enable_threads() reaches every thread.
  */
 #include <errno.h>

@@ -31,7 +31,7 @@
 #define STRING_MAX 8192u
 #define TIDY_EVERY 16u /* dispatched calls: each costs 1 us, tidy() 10 us */
 
-static const struct sud_ops *ops; /* set before SIGSYS is taken */
+const struct sud_ops *sud_ops;
 
 /* CLOSED: [addr, addr + bytes) of struct access is closed. UNKNOWN: the call may access
  * anything. DONE: the handler has executed the call. */
@@ -47,7 +47,7 @@ static enum verdict check_range(struct access *a, uint64_t addr, uint64_t bytes,
 {
 	uint64_t end = addr + bytes < addr ? UINT64_MAX : addr + bytes;
 
-	if (!ops->overlaps(addr, end, write))
+	if (!sud_ops->overlaps(addr, end, write))
 		return CLEAR;
 	*a = (struct access){ addr, end - addr, write };
 	return CLOSED;
@@ -119,7 +119,7 @@ static enum verdict check_string(struct access *a, uint64_t addr)
 	char part[256];
 	uint64_t end = addr + STRING_MAX;
 
-	if (!ops->overlaps(addr, end, false))
+	if (!sud_ops->overlaps(addr, end, false))
 		return CLEAR;
 	while (addr < end) {
 		size_t bytes = base_min_u64(sizeof(part), OS_PAGE - addr % OS_PAGE);
@@ -251,9 +251,9 @@ static void open_for_call(const struct access *a, const struct machine_call *c, 
 
 	sud_fault_begin_sig(&f);
 	if (a)
-		ops->touch(a->addr, a->bytes, a->write);
+		sud_ops->touch(a->addr, a->bytes, a->write);
 	else
-		ops->complete_all();
+		sud_ops->complete_all();
 	if (!a)
 		again = must_happen_in_place(c) || sud_wait_interrupted();
 	sud_fault_end_sig(&f);
@@ -289,7 +289,7 @@ static void tidy_on_stack(void *arg)
 
 	(void)arg;
 	sud_fault_begin_sig(&f);
-	ops->tidy();
+	sud_ops->tidy();
 	sud_fault_end_sig(&f);
 }
 
@@ -332,18 +332,12 @@ static void handle_call(const siginfo_t *si, ucontext_t *uc)
 		open_and_restart(v == CLOSED ? &a : NULL, &c, uc);
 }
 
-static void sigsys(int signo, siginfo_t *si, void *ucontext)
+void sigsys(int signo, siginfo_t *si, void *ucontext)
 {
 	if (si->si_code == SYS_USER_DISPATCH)
 		handle_call(si, ucontext);
 	else if (!thread_enable_sig(si, ucontext))
 		sud_chain_sig(signo, si, ucontext);
-}
-
-int dispatch_install(const struct sud_ops *given)
-{
-	ops = given;
-	return sud_signal_install(SIGSYS, sigsys);
 }
 
 int sud_probe(char *reason, size_t cap)

@@ -8,20 +8,21 @@
  * arguments with the closed memory, has it opened, and lets the call happen. Both signals belong to
  * this folder from then on, and the program sees of them what it has set itself.
  *
- *   program --syscall--> kernel --SIGSYS--> sud.c --overlaps() touch()--> guard/
+ *   program --access---> kernel --SIGSEGV--> fault.c --touch()--> guard/
+ *   program --syscall--> kernel --SIGSYS---> sud.c --overlaps() touch()--> guard/
  *                            <-- call, from an address that is never dispatched --
  *
- *   sud_probe -> sud_signal_install(SIGSEGV) -> sud_init(ops) -> sud_enable_threads ->
+ *   sud_probe -> sud_init(ops) -> sud_enable_threads ->
  *     [sud_signals_are_ours, sud_covers_threads -> sud_enable_self, sud_set_armed(true) ...
- *      sud_set_armed(false)]*
+ *      sud_set_armed(false)]* -> sud_fini
  *
- *   sud.c        Syscall User Dispatch: which memory a system call names (calls.h), and what
- *   follows threads.c    every thread of the process, and whether its system calls are dispatched
+ *   fault.c      the handler of SIGSEGV
+ *   sud.c        the handler of SIGSYS: which memory a system call names (calls.h), what follows
+ *   threads.c    every thread of the process, and whether its system calls are dispatched
  *   sections.c   sections of one thread: allowed calls, deferred signals, faults
- *   signals.c    SIGSEGV and SIGSYS: our handlers, and the program's actions, masks, pending
- *   signals stack.c      stacks for handlers
+ *   signals.c    the program's actions, masks and pending signals of SIGSEGV and SIGSYS
+ *   stack.c      stacks for handlers
  *   x86_64/      raw system calls, the range of code that is never dispatched, registers
- *   handler.h    for guard/: handlers of SIGSEGV
  *   program.h    what preload/ calls when the program changes signals or makes threads
  *
  * sud/ knows no armed range: guard/ gives the functions of struct sud_ops.
@@ -56,16 +57,25 @@ struct sud_ops {
 	void (*complete_all)(void);
 	/* Opens what is complete already; called at every 16th dispatched system call. */
 	void (*tidy)(void);
+	/* Returns: 0 when no memory at addr was ever closed; else 1 and the number of openings so
+	 * far. A handler that finds nothing closed sees the opening of that page. */
+	uint64_t (*openings)(uintptr_t addr);
 };
 
 /* Tries Syscall User Dispatch in this thread. Returns: 0, or -errno with a sentence. */
 int sud_probe(char *reason, size_t cap);
 /*
- * Takes SIGSYS, and has SIGSEGV and SIGSYS unblocked in this thread and in every thread that is
- * made from now on. Idempotent. Returns: 0 or -errno. Context: not in signal handlers.
+ * Takes SIGSEGV and SIGSYS, and has both unblocked in this thread and in every thread that is made
+ * from now on. Idempotent. Returns: 0 or -errno. Context: not in signal handlers.
  * Owner: ops has to live for ever.
  */
 int sud_init(const struct sud_ops *ops);
+/* Installs the program's action of SIGSEGV again; no memory is closed any more. */
+void sud_fini(void);
+/* Checks that both handlers are in place. A handler that the program has installed by a raw system
+ * call becomes the program's action, and ours is installed again. One system call a signal.
+ * Returns: false when that failed. */
+bool sud_signals_are_ours(void);
 
 /* ---- threads ----------------------------------------------------------------------------- */
 

@@ -468,7 +468,10 @@ int sud_init(const struct sud_ops *ops)
 
 	if (!self)
 		return -ENOMEM;
-	ret = dispatch_install(ops);
+	sud_ops = ops;
+	ret = sud_signal_install(SIGSEGV, sigsegv);
+	if (!ret)
+		ret = sud_signal_install(SIGSYS, sigsys);
 	if (ret)
 		return ret;
 	old = lock();
@@ -478,6 +481,8 @@ int sud_init(const struct sud_ops *ops)
 	make_mask_virtual();
 	return self->state == THREAD_KNOWN ? -ENOSYS : 0;
 }
+
+void sud_fini(void) { sud_signal_uninstall(SIGSEGV); }
 
 bool sud_is_enabled(void) { return atomic_load_explicit(&is_enabled, memory_order_relaxed); }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Search for a tune file, and its reader. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "tune/tune.h"
 #include "tune/tune_paths.h"
 
-#define SHIPPED_NAME "host-mpi.tune"
+#define SHIPPED_NAME "sluice/host-mpi.tune"
 #define FILE_BYTES (32u << 10) /* longest file; `sluice tune` writes 4 KiB */
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -88,8 +88,42 @@ void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
 	snprintf(out + used, cap - used, ".tune");
 }
 
+/* ---- places -------------------------------------------------------------------------------- */
+
+/* Writes `prefix`/`folder`/`name`; a configured folder outside the prefix is absolute.
+ * Writes an empty text when the path is too long. */
+static void join(const char *prefix, const char *folder, const char *name, char *out, size_t cap)
+{
+	int n = folder[0] == '/' ? snprintf(out, cap, "%s/%s", folder, name)
+				 : snprintf(out, cap, "%s/%s/%s", prefix, folder, name);
+
+	if (n >= (int)cap)
+		*out = '\0';
+}
+
+/* Writes the prefix of the installed tree, seen from libsluice.so or the program: the tree may be
+ * moved as a whole. In the build tree: the configured prefix. */
+static void find_prefix(char *out, size_t cap)
+{
+	static const char *const up[] = { "..", "../..", "../../.." };
+	char folder[PATH_MAX], path[2 * PATH_MAX], real[PATH_MAX];
+	bool may_move = TUNE_DATADIR[0] != '/' && !os_own_folder(folder, sizeof folder);
+
+	for (size_t i = 0; may_move && i < BASE_ARRAY_LEN(up); i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, up[i]);
+		if (!realpath(path, real))
+			continue;
+		join(real, TUNE_DATADIR, SHIPPED_NAME, path, sizeof path);
+		if (!access(path, R_OK) && snprintf(out, cap, "%s", real) < (int)cap)
+			return;
+	}
+	snprintf(out, cap, TUNE_PREFIX);
+}
+
 int tune_folder(int number, char *out, size_t cap)
 {
+	char prefix[PATH_MAX];
+
 	switch (number) {
 	case 0:
 		return base_user_folder(out, cap) ? -ENOENT : 0;
@@ -97,7 +131,8 @@ int tune_folder(int number, char *out, size_t cap)
 		snprintf(out, cap, "/etc/sluice");
 		return 0;
 	case 2:
-		snprintf(out, cap, "%s/sluice", TUNE_SYSCONFDIR);
+		find_prefix(prefix, sizeof prefix);
+		join(prefix, TUNE_SYSCONFDIR, "sluice", out, cap);
 		return strcmp(out, "/etc/sluice") ? 0 : -ENOENT;
 	default:
 		return -ERANGE;
@@ -109,7 +144,7 @@ int tune_folder(int number, char *out, size_t cap)
 struct reader {
 	const char *mpi; /* name or, with sections, the whole version text; "": any */
 	struct tune_result *out;
-	unsigned seen; /* heads so far, a bit each */
+	unsigned found; /* heads so far, a bit each */
 	int (*set)(void *arg, const char *name, const char *value);
 	void *arg;
 	unsigned needed;   /* heads required before the first value, a bit each */
@@ -136,9 +171,9 @@ static int check_head(struct reader *r, int head, const char *value)
 {
 	char ours[512];
 
-	if (head != HEAD_FORMAT && !(r->seen & 1u << HEAD_FORMAT))
+	if (head != HEAD_FORMAT && !(r->found & 1u << HEAD_FORMAT))
 		return refuse(r->out, "it is not a tune file");
-	r->seen |= 1u << head;
+	r->found |= 1u << head;
 	switch (head) {
 	case HEAD_FORMAT:
 		snprintf(ours, sizeof ours, "%d", TUNE_FORMAT);
@@ -183,7 +218,7 @@ static int read_value(struct reader *r, char *line, int number)
 
 	if (r->skips)
 		return 0;
-	if (r->seen != r->needed)
+	if (r->found != r->needed)
 		return refuse(r->out,
 			      "line %d stands before the lines sluice-tune, version, host, "
 			      "machine and mpi",
@@ -216,7 +251,7 @@ static int read_line(struct reader *r, char *line, int number)
 		if (!strncmp(line, head_names[head], len) && line[len] == ' ')
 			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
 	}
-	if (!r->seen)
+	if (!r->found)
 		return refuse(r->out, "it is not a tune file");
 	if (strchr(line, '='))
 		return read_value(r, line, number);
@@ -249,8 +284,8 @@ static void load_text(struct reader *r, char *text)
 
 	while (!ret && (line = strsep(&text, "\n")))
 		ret = read_line(r, line, number++);
-	if (!ret && r->seen != r->needed)
-		ret = refuse(r->out, r->seen ? "its head is incomplete" : "it is not a tune file");
+	if (!ret && r->found != r->needed)
+		ret = refuse(r->out, r->found ? "its head is incomplete" : "it is not a tune file");
 	r->out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
 	if (ret)
 		r->out->values = 0;
@@ -296,18 +331,10 @@ static bool load_file(const char *mpi, const char *path, struct tune_result *out
 
 void tune_shipped_path(char *out, size_t cap)
 {
-	static const char *const up[] = { "..", "../..", "../../.." };
-	const char *slash;
-	Dl_info here;
+	char prefix[PATH_MAX];
 
-	if (dladdr(up, &here) && here.dli_fname && (slash = strrchr(here.dli_fname, '/')))
-		for (size_t i = 0; i < BASE_ARRAY_LEN(up); i++) {
-			snprintf(out, cap, "%.*s/%s/share/sluice/" SHIPPED_NAME,
-				 (int)(slash - here.dli_fname), here.dli_fname, up[i]);
-			if (!access(out, R_OK))
-				return;
-		}
-	snprintf(out, cap, TUNE_DATADIR "/sluice/" SHIPPED_NAME);
+	find_prefix(prefix, sizeof prefix);
+	join(prefix, TUNE_DATADIR, SHIPPED_NAME, out, cap);
 }
 
 void tune_load_shipped(const char *library_version,

@@ -121,29 +121,13 @@ NOT_WATCHED static int be_between(void *arg)
 
 /* ---- finding the program ------------------------------------------------------------------- */
 
-/* Looks for `relative`, seen from the folder of `file`. */
-static bool find(const char *file, const char *relative, char *out, size_t cap)
-{
-	char *real = realpath(file, NULL), *slash = real ? strrchr(real, '/') : NULL;
-	bool found = false;
-
-	if (slash) {
-		*slash = 0;
-		found = snprintf(out, cap, "%s/%s", real, relative) < (int)cap &&
-			!access(out, X_OK);
-	}
-	free(real);
-	return found;
-}
-
 static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 {
 	static const char *const places[] = { WORKER_FROM_LIB, WORKER_FROM_BIN, WORKER_FROM_BUILD };
-	Dl_info self;
+	char folder[PATH_MAX];
 
-	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++)
-		if (dladdr((void *)&worker_probe, &self) &&
-		    find(self.dli_fname, places[i], out, cap))
+	for (size_t i = 0; i < BASE_ARRAY_LEN(places) && !os_own_folder(folder, sizeof folder); i++)
+		if (snprintf(out, cap, "%s/%s", folder, places[i]) < (int)cap && !access(out, X_OK))
 			return 0;
 	snprintf(reason, reason_cap, "sluice-worker does not exist or cannot be executed");
 	return -ENOENT;

@@ -2,7 +2,7 @@
 /*
  * sched/: a job's record is used for one piece of work after the other, with more or fewer units each.
  * Who drives writes it while helpers that are late by any number of steps look at it:
- * src/sched/job.c open_job(), move.c look() and move_unit(). A claim is one step here;
+ * src/goal/sched/job.c and move.c. A claim is one step here;
  * test_xfer_protocol.c checks the claim itself.
  *
  *   UNITS_OF_ANY  how many units there are is believed without looking whose number it is

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """mpi4py's own test-suite under Sluice: nothing may fail that does not fail without it.
 
-Run alone: ./dev check mpi4py -k mpich-2-early_steal-collectives
+Run alone: ./dev check mpi4py -k mpich-2-early_mremap-collectives
 """
 import json
 import pathlib
@@ -33,7 +33,7 @@ TAKEN = {f'coll:{kind}': 'on' for kind in KINDS}
 # taken: every collective there is, whether it pays or not
 THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'taken': {**TAKEN, 'SLUICE_COLL_THRESHOLD': '1'},
               'default': {},
-              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal',
+              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'mremap',
                                                                                        'mprotect')},
               'early_taken': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd'}}
 
@@ -76,7 +76,7 @@ def test_quick(name, ranks, with_sluice):
 
 @pytest.mark.timeout(420)
 def test_quick_early(with_sluice, tmp_path):
-    compare('mpich', 2, QUICK, {**THRESHOLDS['early_steal'], 'SLUICE_STATS': str(tmp_path / 's')},
+    compare('mpich', 2, QUICK, {**THRESHOLDS['early_mremap'], 'SLUICE_STATS': str(tmp_path / 's')},
             with_sluice,
             200)
     early = [json.loads(path.read_text())['early'] for path in tmp_path.glob('s.*.json')]

@@ -48,7 +48,7 @@ WAYS = {
               'region_adopt_min': '16K'},
     'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
     'early': {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'},
-    'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
+    'early_mremap': {**EARLY, 'SLUICE_GUARD_KIND': 'mremap'},
 }
 # ASan makes mlock a no-op and keeps freed memory for a while.
 NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_buffers_at_once',
@@ -58,7 +58,7 @@ NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_
 NOT_UNDER_TSAN = {'threads_of_the_c_library', 'clone_with_shared_memory', 'handler_on_a_small_stack',
                   'stack_overflow_caught_on_another_stack', 'threads_cancelled_while_they_touch'}
 REDUCED = {('asan', 'semantics', 'adopt'), ('asan', 'datatypes', 'one_byte'), ('tsan', 'threads', 'adopt'),
-           ('asan', 'early_memory', 'early_steal'), ('tsan', 'early_many', 'early'),
+           ('asan', 'early_memory', 'early_mremap'), ('tsan', 'early_many', 'early'),
            ('asan', 'requests_threads', 'taken_early'), ('asan', 'requests_random', 'taken_early'),
            ('tsan', 'requests_random', 'taken_few'), ('tsan', 'requests_short', 'taken_few')}
 # Threads are what TSan is for; forks are what it does not support. It has a thread of its own that no
@@ -77,7 +77,7 @@ PROGRAMS_REQUESTS = {'tsan': ['requests', 'requests_short', 'requests_held_up', 
 PROGRAMS_REQUESTS['asan'] = [*PROGRAMS_REQUESTS['tsan'], 'requests_threads']
 PROGRAMS_REQUESTS['tsan'] += ['persistent_ends'] # which has threads that start requests of one communicator
 WAYS_REQUESTS = ['taken', 'taken_few', 'taken_early']
-WAYS_EARLY = {'asan': ['early', 'early_steal'], 'tsan': ['early']}
+WAYS_EARLY = {'asan': ['early', 'early_mremap'], 'tsan': ['early']}
 
 
 def jobs():
@@ -104,25 +104,26 @@ def cases():
 def preload(kind):
     runtime = subprocess.run(['gcc', f'-print-file-name={LIBRARIES[kind]}'], capture_output=True,
                              text=True).stdout.strip()
+    if not os.path.isabs(runtime):
+        pytest.skip(f'{kind}: no {runtime}')
     library = BUILD / kind / 'src/mpi/libsluice.so'
-    if not os.path.isabs(runtime) or not library.exists():
-        pytest.skip(f'{kind}: no {runtime} or no build/{kind}')
     fixed = ['setarch', '-R'] if kind == 'tsan' else []
     return [*fixed, 'env', f'LD_PRELOAD={os.path.realpath(runtime)}:{library}']
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize('kind, program, way', cases())
-def test_sanitized(kind, program, way, tmp_path):
+@pytest.mark.usefixtures('built')
+@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.parametrize('build, program, way', cases())
+def test_sanitized(build, program, way, tmp_path):
     """Every behaviour of the program holds, and the sanitizer has nothing to say."""
     mpi = mpis.ALL['mpich']
     if mpi.missing():
         pytest.skip(mpi.missing())
     source = f'{program}.c'
-    left_out = NOT_UNDER_ASAN | (NOT_UNDER_TSAN if kind == 'tsan' else set())
+    left_out = NOT_UNDER_ASAN | (NOT_UNDER_TSAN if build == 'tsan' else set())
     names = [name for name, least in behaviours(source) if least <= 2 and name not in left_out]
-    env = {**ENV[kind], **WAYS[way], 'SLUICE_STATS': str(tmp_path / 'stats')}
-    job = Runner({}).job(mpi, source, 2, False, env, names, 300, preload(kind))
+    env = {**ENV[build], **WAYS[way], 'SLUICE_STATS': str(tmp_path / 'stats')}
+    job = Runner({}).job(mpi, source, 2, False, env, names, 300, preload(build))
     bad = [name for name in names if job.verdicts.get(name, ('fail',))[0] == 'fail']
     assert not bad and job.result.status == 0, f'{bad}\n{job.result.explain()}'
     assert 'Sanitizer' not in job.result.err and 'runtime error' not in job.result.err, job.result.explain()

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from support.paths import ROOT
-from test_unit import known_to_meson
+from support.paths import BUILD, ROOT
+from test_unit import FAILURE, known_to_meson
 
 OPTIONS = {
     'asan': {'ASAN_OPTIONS': 'detect_leaks=1:exitcode=99:allocator_may_return_null=1',
@@ -40,31 +40,37 @@ EXCEPT = {
     **{f'{name}_{kind}': MAPPINGS for kind in ('uffd', 'mremap', 'mprotect')
        for name in ('a_thousand_cycles_leave_nothing', 'what_stays_for_the_next_range_is_bounded')},
 }
-# TSan does not follow threads through fork(), in which each test of this one lives; the threads that
-# use regions are seen by test_sanitized_mpi.py. Nor when a thread starts after another process was.
-NOT_UNDER_TSAN = {'region', 'region_older_kernel', 'guard', 'guard_system', 'worker'}
 # Half a minute each: by name only.
 LONG = {('tsan', 'engine'), ('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
 
 
 def cases():
+    """TSan gets the tests with threads (test/unit/meson.build)."""
     for build in OPTIONS:
-        for test in known_to_meson(build):
-            if build != 'tsan' or test['name'] not in NOT_UNDER_TSAN:
+        for test in known_to_meson('dev'):
+            if build != 'tsan' or 'sluice:threads' in test['suite']:
                 marks = [pytest.mark.complete] if (build, test['name']) in LONG else []
                 yield pytest.param(build, test, id=f'{build}-{test["name"]}', marks=marks)
 
 
-@pytest.mark.timeout(400)
+def of_build(build, test):
+    """The command of the same test in another build."""
+    return [word.replace(str(BUILD / 'dev'), str(BUILD / build)) for word in test['cmd']]
+
+
+@pytest.mark.usefixtures('built')
+@pytest.mark.timeout(400, func_only=True)
 @pytest.mark.parametrize('build, test', cases())
 def test_sanitized(build, test):
     """Nothing that a sanitizer would say, and no failure but those that it causes itself."""
     env = {**os.environ, **test['env'], **OPTIONS[build]}
-    done = subprocess.run(test['cmd'], cwd=test['workdir'] or ROOT, env=env, capture_output=True, text=True,
+    command = of_build(build, test)
+    done = subprocess.run(command, cwd=test['workdir'] or ROOT, env=env, capture_output=True, text=True,
                           errors='replace', stdin=subprocess.DEVNULL, timeout=300)
     text = done.stdout + done.stderr
     failed = re.findall(r'^FAILED (\w+)', text, re.M)
-    explained = f'run alone: {" ".join(test["cmd"])}\n{text[-6000:]}'
+    shown = '\n'.join(FAILURE.findall(text))[-4000:]
+    explained = f'run alone: {" ".join(command)}\n{shown}\n...\n{text[-3000:]}'
     assert not re.search(r'^SUMMARY: (?!.*allocation-size)|runtime error:', text, re.M), explained
     assert set(failed) <= set(EXCEPT), f'{sorted(set(failed) - set(EXCEPT))}\n{explained}'
     assert done.returncode in (0, 77) or failed, f'exit {done.returncode}\n{explained}'

@@ -24,7 +24,7 @@ WAYS = {
     'few_regions': {'region_max': '2', 'region_pool': '0'},
     'small_fragments': {'xfer_fragment': '16K', 'engine_depth': '8'},
 }
-GUARDS = ['uffd', 'steal', 'mprotect']
+GUARDS = ['uffd', 'mremap', 'mprotect']
 JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
 
 
@@ -67,15 +67,15 @@ ON_ONE_CPU = ('taskset', '-c', str(min(os.sched_getaffinity(0))))
 LONGER = {**LONG, 'SLUICE_COLL_THRESHOLD': '32K'}
 
 
-@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'),
-                                                ('openmpi', 2, 'steal'), ('mpich', 2, 'mprotect')])
+@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'mremap'),
+                                                ('openmpi', 2, 'mremap'), ('mpich', 2, 'mprotect')])
 def test_two_million_collectives(name, ranks, guard, with_sluice, tmp_path):
     run(name, ranks, 'early_long.c', 'many_collectives', with_sluice,
         {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000,
         ON_ONE_CPU)
 
 
-@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'steal')])
+@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'mremap')])
 def test_hundred_thousand_buffers_freed_meanwhile(name, ranks, guard, with_sluice, tmp_path):
     run(name, ranks, 'early_long.c', 'many_buffers_freed_meanwhile', with_sluice,
         {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000,

@@ -69,6 +69,15 @@ def test_an_installed_tree_may_be_moved(tmp_path):
     assert preload_of(result) == [str(tmp_path / 'moved/lib/libsluice.so')]
 
 
+def test_a_moved_tree_that_is_called_by_path_finds_its_files(tmp_path):
+    """The program's name is then "sluice", without a folder."""
+    shutil.copytree(PREFIX, tmp_path / 'moved', symlinks=True)
+    path = f'{tmp_path}/moved/bin:{os.environ["PATH"]}'
+    told = sluice('info', program='sluice', env={'PATH': path}, cwd=tmp_path).stdout
+    assert f'{tmp_path}/moved/share/sluice/host-mpi.tune' in told
+    assert 'sluice-worker is not there' not in told
+
+
 def test_off_is_a_plain_execution():
     assert preload_of(run(*SHOW_PRELOAD, env={'SLUICE': 'off'})) == ['']
     assert preload_of(run('--set', 'SLUICE=off', *SHOW_PRELOAD)) == ['']

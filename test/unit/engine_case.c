@@ -142,7 +142,7 @@ uint64_t engine_case_switches(void)
 void engine_case_settle(void)
 {
 	/* twice in a row, as a seeking thread may be off the CPU for a moment */
-	for (int tries = 0, asleep = 0; tries < 2000 && asleep < 3; tries++) {
+	for (int tries = 0, asleep = 0; tries < 20000 && asleep < 3; tries++) {
 		uint64_t awake = 0;
 
 		each_thread("State:", count_awake, &awake);
@@ -156,8 +156,7 @@ void engine_case_settle(void)
 static _Thread_local const struct engine_job *posting; /* the job that this thread is posting */
 
 /* Contents differ by size and page. A sanitizer would need seconds here. */
-__attribute__((no_sanitize("thread", "address")))
-static void fill(uint8_t *p, size_t bytes)
+UNIT_UNSANITIZED static void fill(uint8_t *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
 		p[i] = (uint8_t)(i * 7 + (i >> 8) + bytes);

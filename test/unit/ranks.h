@@ -14,13 +14,7 @@
 #include "rt/rt.h"
 #include "unit.h"
 
-enum { RANKS_MAX = 16, RANKS_GATHER_BYTES = 4096 };
-/* Limit for hangs. Under TSan the early-return tests take 28 s alone, and two run side by side. */
-#ifdef __SANITIZE_THREAD__
-enum { RANKS_LIMIT_S = 120 };
-#else
-enum { RANKS_LIMIT_S = 30 };
-#endif
+enum { RANKS_MAX = 16, RANKS_GATHER_BYTES = 4096, RANKS_LIMIT_S = 30 };
 
 struct ranks_shared;
 struct ranks {

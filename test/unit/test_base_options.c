@@ -395,6 +395,22 @@ UNIT_TEST(old_names_work_and_are_told_the_new_ones)
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
+UNIT_TEST(an_old_value_works_and_says_its_new_name)
+{
+	CHECK_EQ(load("SLUICE_GUARD_KIND=steal", NULL), 0);
+	CHECK_EQ(base_opt.guard_kind, BASE_GUARD_MREMAP);
+	CHECK(base_opt.usable);
+	CHECK_STR(problems, "sluice: SLUICE_GUARD_KIND=steal is an old value; the next version "
+			    "takes SLUICE_GUARD_KIND=mremap only\n");
+	CHECK_EQ(load(NULL, NULL), 0);
+	CHECK_EQ(base_option_tune("SLUICE_GUARD_KIND", "Steal"), 0);
+	CHECK_EQ(base_opt.guard_kind, BASE_GUARD_MREMAP);
+	CHECK_EQ(load("SLUICE_GUARD_KIND=borrow", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_GUARD_KIND=borrow is wrong: it takes auto, uffd, mremap, "
+			    "mprotect or none\n");
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
 UNIT_TEST(people_set_at_most_26_options)
 {
 	int people = 0;

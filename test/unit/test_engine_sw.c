@@ -72,7 +72,7 @@ UNIT_TEST(sw_workers_run_when_nobody_else_does)
 	engine_case_options(&e, "SLUICE_TEST=fault=other:1");
 	ch = engine_case_open(&e, 0);
 	n = find_workers(tids, 8);
-	for (int tries = 0; tries < 1000 && idle < 2; tries++) {
+	for (int tries = 0; tries < 20000 && idle < 2; tries++) {
 		usleep(1000);
 		idle = 0;
 		for (int i = 0; i < n; i++)

@@ -444,10 +444,14 @@ static void on_timer(int signo)
 	errno = saved;
 }
 
-static void timer(int flags, long first_us)
+static void count_timer(int signo) { handled++; }
+
+/* After `first_us`, and every `again_us`: the first signal may come before the awaited call. */
+static void timer(void (*handler)(int), int flags, long first_us, long again_us)
 {
-	struct sigaction a = { .sa_handler = on_timer, .sa_flags = flags };
-	struct itimerspec t = { .it_value = { 0, first_us * 1000 } };
+	struct sigaction a = { .sa_handler = handler, .sa_flags = flags };
+	struct itimerspec t = { .it_value = { 0, first_us * 1000 },
+				.it_interval = { 0, again_us * 1000 } };
 	struct sigevent e = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
 	timer_t id;
 
@@ -461,8 +465,8 @@ SYSTEM_TEST(a_handler_touches_during_a_blocking_read)
 	char c;
 
 	open_all();
-	timer(SA_RESTART, 30000);
 	touched_in_handler = arm_new(GUARD_NO_ACCESS);
+	timer(on_timer, SA_RESTART, 30000, 0);
 	CHECK_EQ(read(pipe_fds[0], &c, 1), 1); /* written by the handler */
 	CHECK_EQ(handled, 1);
 	CHECK_EQ((unsigned char)c, owner_byte(0));
@@ -473,23 +477,23 @@ SYSTEM_TEST(a_call_is_interrupted_as_ever)
 	char c;
 
 	open_all();
-	timer(0, 30000);
 	arm_new(GUARD_NO_ACCESS);
+	timer(count_timer, 0, 30000, 500000);
 	CHECK_EQ(read(pipe_fds[0], &c, 1), -1);
 	CHECK_EQ(errno, EINTR);
-	CHECK_EQ(handled, 1);
+	CHECK(handled > 0);
 }
 
 SYSTEM_TEST(a_sleep_is_interrupted_as_ever)
 {
-	struct timespec t = { 5, 0 }, left = { 0, 0 };
+	struct timespec t = { 15, 0 }, left = { 0, 0 };
 
 	open_all();
-	timer(SA_RESTART, 30000);
 	arm_new(GUARD_NO_ACCESS);
+	timer(count_timer, SA_RESTART, 30000, 500000);
 	CHECK_EQ(nanosleep(&t, &left), -1);
 	CHECK_EQ(errno, EINTR);
-	CHECK(left.tv_sec == 4);
+	CHECK(left.tv_sec > 0 && left.tv_sec < 15);
 }
 
 SYSTEM_TEST(a_stopped_call_goes_on)
@@ -528,10 +532,9 @@ SYSTEM_TEST(a_jump_out_of_a_blocking_call)
 
 	open_all();
 	for (int i = 0; i < 20; i++) {
-		timer(0, 5000);
-		signal(SIGUSR1, jump);
 		o = arm_new(GUARD_NO_ACCESS);
 		if (!sigsetjmp(back, 1)) {
+			timer(jump, 0, 5000, 0);
 			read(pipe_fds[0], &c, 1);
 			CHECK(!"the read returned");
 		}
@@ -550,9 +553,8 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 	o = arm_new(GUARD_NO_ACCESS);
 	atomic_store(&o->closed, true);
 	for (; rounds < 4; rounds++) {
-		timer(0, 20000);
-		signal(SIGUSR1, jump);
 		if (!sigsetjmp(back, 1)) {
+			timer(jump, 0, 20000, 0);
 			if (rounds % 2)
 				load(o->p);
 			else

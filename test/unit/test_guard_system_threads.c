@@ -63,9 +63,10 @@ static void start_threads(long of)
 		usleep(100);
 }
 
+/* The threads answer when they get a CPU. */
 static void wait_until_ready(void)
 {
-	for (int i = 0; i < 2000 && !guard_is_ready(); i++)
+	for (int i = 0; i < 10000 && !guard_is_ready(); i++)
 		usleep(1000);
 	CHECK(guard_is_ready());
 }
@@ -162,7 +163,7 @@ static void body_between(void *arg)
 	o.r.start = (uintptr_t)o.p;
 	o.r.end = o.r.start + 8 * PAGE;
 	CHECK_EQ(guard_arm(&o.r), -EAGAIN);
-	CHECK(guard_is_ready()); /* they answer while it waits */
+	wait_until_ready();
 	CHECK(sud_is_enabled());
 	let_go();
 }
@@ -248,7 +249,7 @@ static void *wait_for_sem(void *arg)
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += 1;
+	t.tv_sec += 15;
 	atomic_fetch_add(&ready, 1);
 	if (sem_timedwait(&sem, &t))
 		atomic_fetch_add(&interrupted, 1);

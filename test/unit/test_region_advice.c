@@ -225,7 +225,7 @@ REGION_TEST(mlockall_locks_the_program_and_not_the_arena)
 
 	region_begin("SLUICE_REGION_ARENA=64G", NULL);
 	p = middle_adopted(NULL);
-	alarm(10);
+	alarm(30);
 	CHECK_EQ(mlockall(MCL_CURRENT), 0);
 	check_middle(p, 0, 4 * MIB);
 	CHECK(!is_shared(p + 2 * MIB));
@@ -237,7 +237,7 @@ REGION_TEST(mlockall_locks_the_program_and_not_the_arena)
 REGION_TEST(no_arena_where_all_future_memory_is_locked)
 {
 	region_options(NULL, NULL);
-	alarm(10);
+	alarm(30);
 	if (mlockall(MCL_FUTURE))
 		unit_skip("may not lock memory");
 	CHECK(region_init() < 0);

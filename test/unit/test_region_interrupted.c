@@ -223,7 +223,7 @@ static char *early_block;
 
 static void free_early(void)
 {
-	alarm(5);
+	alarm(20);
 	free(early_block);
 	early_block = NULL;
 }
@@ -277,7 +277,7 @@ REGION_TEST(handlers_that_run_first_in_a_child_may_free)
 		ADOPT(early_block, MIB);
 		pid = fork();
 		if (!pid) {
-			alarm(5);
+			alarm(20);
 			free(block_get(MIB));
 			_exit(0);
 		}
@@ -333,7 +333,7 @@ REGION_TEST(threads_of_ours_leave_a_program_without_threads_what_it_is)
 	os_futex_wake(&told, 1);
 	pthread_join(ours, NULL);
 	pthread_join(other, NULL);
-	for (int i = 0; i < 1000 && !table_is_alone(); i++)
+	for (int i = 0; i < 10000 && !table_is_alone(); i++)
 		usleep(1000); /* a joined thread stays in /proc for a moment */
 	CHECK(table_is_alone());
 }

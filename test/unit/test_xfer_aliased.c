@@ -24,6 +24,7 @@ static struct node_peer peer;
 static struct node_peer *peers[RANKS] = { &peer, &peer, &peer };
 static uint8_t reach_table[RANKS * RANKS];
 static struct node_group groups[RANKS];
+static struct node_place places[RANKS];
 static _Alignas(64) char edges[2 * XFER_EDGE_BYTES];
 static struct xfer transfer;
 
@@ -64,9 +65,12 @@ static void setup(void)
 	CHECK(!region_init());
 	peer = (struct node_peer){ .base = region_arena_base(), .bytes = region_arena_bytes() };
 	for (int r = 0; r < RANKS; r++)
+		places[r] = (struct node_place){ .arena = peer.base, .arena_bytes = peer.bytes };
+	for (int r = 0; r < RANKS; r++)
 		groups[r] = (struct node_group){ .rank = r,
 						 .size = RANKS,
 						 .peers = peers,
+						 .places = places,
 						 .ranks = bells,
 						 .reach = reach_table };
 }

@@ -48,7 +48,7 @@ struct trial {
 	struct xfer_view views[RANKS];
 	struct node_group groups[RANKS];
 	struct node_peer *peers[RANKS];
-	int pids[RANKS][RANKS];
+	struct node_place places[RANKS][RANKS];
 	uint64_t tag;
 };
 
@@ -120,11 +120,15 @@ static void trial_group(struct trial *t, int me, const struct xfer_reach *reach)
 	bool can = me == DST ? reach->can_read : me == SRC ? reach->can_write : false;
 
 	for (int r = 0; r < RANKS; r++)
-		t->pids[me][r] = can ? getpid() : NO_PID;
+		t->places[me][r] = (struct node_place){
+			.pid = can ? getpid() : NO_PID,
+			.arena = r == me ? region_arena_base() : peers[r].base,
+			.arena_bytes = r == me ? region_arena_bytes() : peers[r].bytes,
+		};
 	t->groups[me] = (struct node_group){ .rank = me,
 					     .size = RANKS,
 					     .peers = t->peers,
-					     .pids = t->pids[me],
+					     .places = t->places[me],
 					     .ranks = bells,
 					     .reach = reach_table };
 }

@@ -125,10 +125,10 @@ UNIT_TEST(queue_over_worker_threads_moves_each_fragment_once)
 
 UNIT_TEST(queue_over_an_engine_with_errors_moves_each_fragment_once)
 {
-	with_engine("fault", "delay=20,error=3,inner=sw", ROUNDS / 10);
+	with_engine("fault", "delay=20,error=3", ROUNDS / 10);
 }
 
 UNIT_TEST(queue_over_an_engine_that_hangs_loses_nothing)
 {
-	with_engine("fault", "hang=5,inner=sw", 5);
+	with_engine("fault", "hang=5", 5);
 }

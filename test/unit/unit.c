@@ -11,6 +11,7 @@
 #include "unit.h"
 
 enum outcome { OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP };
+enum { SLOW_MS = 300 }; /* the time of such a test is printed */
 
 static struct unit_test *tests;
 static jmp_buf test_end;
@@ -109,7 +110,7 @@ static int count_entries(const char *path)
 /* A joined thread may stay in /proc for a moment. */
 static bool threads_are_gone(int before)
 {
-	for (int tries = 0; tries < 200; tries++) {
+	for (int tries = 0; tries < 5000; tries++) {
 		if (count_entries("/proc/self/task") <= before)
 			return true;
 		usleep(1000);
@@ -164,15 +165,21 @@ int main(int argc, char **argv)
 
 	warm_up();
 	for (struct unit_test *t = tests; t; t = t->next) {
+		uint64_t begin = os_now_ns(), ms;
 		enum outcome outcome;
 
 		if (argc > 1 && !strstr(t->name, argv[1]))
 			continue;
 		outcome = run_one(t);
 		counts[outcome]++;
-		printf("%s %s\n", words[outcome], t->name);
+		ms = (os_now_ns() - begin) / 1000000;
+		printf("%s %s", words[outcome], t->name);
+		if (ms >= SLOW_MS)
+			printf(" (%" PRIu64 " ms)", ms);
+		putchar('\n');
 		if (outcome == OUTCOME_FAIL)
 			printf("  alone: %s %s\n", argv[0], t->name);
+		fflush(stdout); /* or children of the next tests print it again */
 	}
 	printf("%d ok, %d failed, %d skipped\n", counts[OUTCOME_PASS], counts[OUTCOME_FAIL],
 	       counts[OUTCOME_SKIP]);

@@ -46,6 +46,10 @@ int unit_fork(void (*fn)(void *arg), void *arg);
 /* unit_fork() without waiting. Returns: the child's pid, or -1. */
 int unit_spawn(void (*fn)(void *arg), void *arg);
 
+/* For loops over all bytes of a test's own buffers, which would take most of the time under a
+ * sanitizer. The code under test stays instrumented. */
+#define UNIT_UNSANITIZED __attribute__((no_sanitize("thread", "address", "undefined")))
+
 #define UNIT_TEST(test)                                                                   \
 	static void unit_run_##test(void);                                                \
 	static struct unit_test unit_entry_##test = { #test, __FILE__, __LINE__,          \

@@ -244,20 +244,55 @@ static bool run(struct coll_args *args, int *rc)
 	return true;
 }
 
+/* ---- trace ------------------------------------------------------------------------------- */
+
+static uint64_t size_of(uintptr_t type)
+{
+	return types_bytes((MPI_Datatype)type, 1);
+}
+
+bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
+{
+	const struct arg_buf *own = trace_is_on() ? args_message(args) : NULL;
+	bool is_off = gate->from == UINT64_MAX;
+
+	if (!trace_is_on())
+		return false;
+	if (!is_off && own && own->count > 0 &&
+	    types_is_small(own->type, (uint64_t)own->count, gate->from)) {
+		args->traced_since = trace_small_begin(args->name, args->caller,
+						       __builtin_frame_address(0),
+						       (uint64_t)own->count, (uintptr_t)own->type,
+						       size_of);
+		return true;
+	}
+	args->is_traced = true;
+	trace_call_begin(args->name, args->caller, __builtin_frame_address(0));
+	if (is_off)
+		trace_rejected("not among the collectives that Sluice executes (SLUICE_COLL)");
+	return false;
+}
+
+int coll_trace_end(const struct coll_args *args, int rc)
+{
+	if (base_unlikely(args->is_traced))
+		return trace_call_end(rc);
+	if (base_unlikely(args->traced_since))
+		trace_small_end(args->traced_since);
+	return rc;
+}
+
+/* ---- the whole of a blocking call ---------------------------------------------------------- */
+
 bool coll_execute(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
-	const struct arg_buf *own = args_message(args);
-	bool is_small = own ? traced_begin(&args->traced, args->name, args->caller, own->type,
-					   own->count, gate->from)
-			    : traced_begin(&args->traced, args->name, args->caller,
-					   abi.datatype_null, 0, gate->from);
 
-	if (is_small || coll_gate_is_closed(gate))
+	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
 	if (run(args, rc)) {
-		traced_end(&args->traced, *rc);
+		coll_trace_end(args, *rc);
 		return true;
 	}
 	coll_count_decision(args->kind, false);
@@ -266,8 +301,8 @@ bool coll_execute(struct coll_args *args, int *rc)
 
 int coll_passed(const struct coll_args *args, int rc)
 {
-	if (base_unlikely(args->traced.is_call) && trace_is_on() &&
+	if (base_unlikely(args->is_traced) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
 		trace_bytes(args_message_bytes(args)); /* passed on before op->bytes is known */
-	return traced_end(&args->traced, rc);
+	return coll_trace_end(args, rc);
 }

@@ -16,14 +16,12 @@
  *
  *   admit.c       the steps above     bufrefs.c   what a rank sends and receives
  *   comm_state.c  communicators       reduce.c    what a reduction computes
- *   traced.c      which calls the trace records one by one
  */
 #ifndef SLUICE_MPI_COLL_H
 #define SLUICE_MPI_COLL_H
 
 #include "mpi/abi/abi.h"
 #include "mpi/coll/comm_state.h"
-#include "mpi/coll/traced.h"
 #include "rt/collective.h"
 #include "rt/requests.h"
 
@@ -71,7 +69,8 @@ struct coll_args {
 	int root;           /* -1: the collective has no root */
 	MPI_Op op;          /* operation of a reduction */
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
-	struct traced traced;
+	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
+	bool is_traced;        /* the trace records the call */
 };
 
 #define BUFREF_PARTS_INLINE 16 /* further parts are allocated */
@@ -119,6 +118,11 @@ struct coll_op {
  * host MPI and gives its result to coll_passed(). */
 bool coll_execute(struct coll_args *args, int *rc);
 int coll_passed(const struct coll_args *args, int rc); /* returns rc */
+
+/* Begins the call for the trace. coll_trace_end() must follow. Returns: true: the call is below the
+ * gate's sizes and goes to the host MPI without another check (never when the trace is off). */
+bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate);
+int coll_trace_end(const struct coll_args *args, int rc); /* returns rc, the result of the call */
 
 /* Decides as far as this rank can tell whether Sluice may execute the call, and copies *args.
  * Returns: false: no, or, with *rc set, the host MPI has already reported an error. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * gate: the first check of a collective while nothing is pending. A call too small to be executed
- * goes on to the host MPI, and every small message of a program pays for the gate. The gate alone
- * is therefore compiled once per ABI, behind the ABI's header: the ABI's facts are constants here.
+ * goes on to the host MPI, and every small message of a program pays for the gate. Gates that check
+ * a datatype are therefore compiled once per ABI, behind the ABI's header: the ABI's facts are
+ * constants here.
  */
 #ifndef SLUICE_MPI_FRONT_GATE_H
 #define SLUICE_MPI_FRONT_GATE_H

@@ -72,7 +72,9 @@ def host(functions):
     return '\n'.join([C_HEAD, 'struct host_functions {',
                       *[f'\t{f.ret} (*{f.name})({neutral_args(f)});' for f in functions], '};', '',
                       *[f'{f.ret} request_{f.name}({neutral_args(f)});' for f in requests], '',
-                      *[f'int {large_args(f)};' for f in functions if f.kind in table.COLLECTIVES], ''])
+                      *[f'int {large_args(f)};' for f in functions if f.kind in table.COLLECTIVES],
+                      *[f'int wrap_{f.name}({neutral_args(f)});' for f in functions
+                        if f.kind in table.COLLECTIVES and not is_counted(f)], ''])
 
 
 def signatures(functions):
@@ -214,14 +216,17 @@ def is_passed(f, term, gate, prefix):
     return f'{prefix}_is_passed({args}, &{gate})'
 
 
+def is_counted(f):
+    """Does the gate of this function check the size of the message?"""
+    return form_of(f)[1] != 'persistent' and all(
+        t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+
+
 def gate(f, prefix):
     """Condition under which the host MPI executes the call without another check."""
-    form = form_of(f)[1]
-    kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
+    kind = 'COLL_BLOCKING' if form_of(f)[1] == 'blocking' else 'COLL_NONBLOCKING'
     name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
-    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets')
-                                           for t in f.terms)
-    if not counted:
+    if not is_counted(f):
         return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
         return is_passed(f, f.terms[-1], name, prefix)
@@ -271,25 +276,30 @@ def collective(f):
             f'\treturn {large_call(f)};', '}', '']
 
 
+def wrapper(f, prefix, storage):
+    """wrap_X, which the program calls while nothing is pending."""
+    return [f'{storage}int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f, prefix)}))',
+            f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
+
+
 def collectives(functions):
     """collectives.h: wrappers of the collectives that Sluice may execute."""
     out = [C_HEAD, '#include "mpi/request/request.h"', '']
     for f in functions:
         if f.kind in table.COLLECTIVES:
             out += collective(f)
+            out += [] if is_counted(f) else wrapper(f, 'types', '')
     return '\n'.join(out)
 
 
 # ---- gates.h: included by gate.h, once per ABI -------------------------------------------------------
 
 def gates(functions):
-    """gates.h: wrap_X, which the program calls while nothing is pending."""
+    """gates.h: the wrappers whose gate checks a datatype, as the facts of an ABI permit."""
     out = [C_HEAD]
     for f in functions:
-        if f.kind in table.COLLECTIVES:
-            out += [f'static int wrap_{f.name}({neutral_args(f)})', '{',
-                    f'\tif (base_likely({gate(f, "gate")}))',
-                    f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
+        if f.kind in table.COLLECTIVES and is_counted(f):
+            out += wrapper(f, 'gate', 'static ')
     return '\n'.join(out)
 
 

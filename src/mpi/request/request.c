@@ -399,8 +399,7 @@ static bool admit_reused(struct request *r)
 	bool is_admitted;
 
 	if (err)
-		bufrefs_close(
-			&r->op); /* the same failure comes again, where all ranks learn of it */
+		bufrefs_close(&r->op); /* coll_prepare() fails again where all ranks learn of it */
 	is_admitted = rt_request_admit(r->op.cs->rt, r->op.args.kind, r->op.bytes,
 				       err ? NULL : &r->op.call);
 	if (!err && is_admitted)
@@ -491,16 +490,6 @@ static void abandon(struct request *r)
 	request_put(r);
 }
 
-/* Returns: whether the call is so small that the host MPI executes it. */
-static bool trace_begin(struct coll_args *args)
-{
-	const struct arg_buf *own = args_message(args);
-
-	return traced_begin(&args->traced, args->name, args->caller,
-			    own ? own->type : abi.datatype_null, own ? own->count : 0,
-			    rt_gates[COLL_NONBLOCKING][args->kind].from);
-}
-
 static bool begin(const struct coll_args *args, void *request, int *rc)
 {
 	struct request *r, fallback;
@@ -530,9 +519,10 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 
 bool request_begin(struct coll_args *args, void *request, int *rc)
 {
-	if (trace_begin(args) || !begin(args, request, rc))
+	if (coll_trace_begin(args, &rt_gates[COLL_NONBLOCKING][args->kind]) ||
+	    !begin(args, request, rc))
 		return false;
-	traced_end(&args->traced, *rc);
+	coll_trace_end(args, *rc);
 	return true;
 }
 

@@ -28,8 +28,9 @@ class Sluice(MesonPackage):
     conflicts("%gcc@:10", msg="C11 atomics and Linux headers of 2021")
 
     def meson_args(self):
-        return [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}"
-                for name in ("hwloc", "dwarf")]
+        features = [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}"
+                    for name in ("hwloc", "dwarf")]
+        return [*features, "-Dtests=false"]
 
     @run_after("install")
     @on_package_attributes(run_tests=True)
