@@ -122,7 +122,7 @@ static bool run_guards(struct trial_early *out)
 		const char *name, *what;
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
-		  "page tables moved away; userfaultfd holds faults, the kernel's too" },
+		  "page tables moved away; threads serve faults, the kernel's too" },
 		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; SIGSEGV holds faults" },
 		{ BASE_GUARD_MPROTECT, "mprotect",
 		  "access removed page by page; SIGSEGV holds faults" },
