@@ -94,7 +94,7 @@ struct base_option base_option_table[] = {
 		  "works" },
 	LIST("SLUICE_WORKERS", BASE_GROUP_WORKERS, "auto",
 	     "Software workers of a process, and the CPUs on which they run; auto, as many as CPUs "
-	     "are spare, at most 4, on CPUs that the job leaves free", TUNED),
+	     "are unused, at most 4, on CPUs that the job leaves free", TUNED),
 	ENUM("SLUICE_WORKER_KIND", worker_kind, "auto", worker_kinds,
 	     "Whether software workers are a process of the job or threads of each rank", TUNED),
 #undef GROUP
@@ -139,7 +139,7 @@ struct base_option base_option_table[] = {
 #undef GROUP
 #define GROUP BASE_GROUP_WORKERS
 	INT("workers", engine_workers, "-1", -1, 48, "threads",
-	    "Software workers of a process; -1, as many as CPUs are spare, at most 4", TUNED),
+	    "Software workers of a process; -1, as many as CPUs are unused, at most 4", TUNED),
 	STRING("worker_cpus", engine_cpus, "",
 	       "CPUs on which workers run, like 1,4-7; empty for those that the job leaves free",
 	       LOCAL),

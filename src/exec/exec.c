@@ -50,6 +50,8 @@ int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, str
 		e->hooks = *hooks;
 	e->rank = node_rank(g);
 	e->size = node_size(g);
+	e->area = node_area(g, 0);
+	e->area_bytes = (uint64_t)((char *)node_area(g, 1) - e->area);
 	e->slot_bytes = slot_bytes(e->size);
 	e->xfers_off = xfers_off(e->size);
 	e->starts_off = starts_off(e->size);
@@ -137,6 +139,16 @@ static struct exec_run *run_get(struct exec_comm *e)
 static uint64_t number_of(const struct exec_comm *e, const struct exec_call *call)
 {
 	return call->number ? call->number : e->op + 1;
+}
+
+/* Free the run: its slot is complete. */
+static void run_retire(struct exec_run *r)
+{
+	struct exec_comm *e = r->comm;
+
+	e->in_slot[r->op % e->slots] = NULL;
+	r->next_free = e->free_runs;
+	e->free_runs = r;
 }
 
 /* Leaves the operations uninitialised: publishing needs only their number. */
@@ -312,15 +324,6 @@ static int run_to_end(struct exec_run *r)
 	}
 	node_wait_end(e->group, &w);
 	return ret < 0 ? ret : 0;
-}
-
-void run_retire(struct exec_run *r)
-{
-	struct exec_comm *e = r->comm;
-
-	e->in_slot[r->op % e->slots] = NULL;
-	r->next_free = e->free_runs;
-	e->free_runs = r;
 }
 
 /* The run has ended or failed: free it. */

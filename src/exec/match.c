@@ -4,11 +4,14 @@
 
 #include "exec/private.h"
 
+static char *area_of(const struct exec_comm *e, int rank)
+{
+	return e->area + (uint64_t)rank * e->area_bytes;
+}
+
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op)
 {
-	char *area = node_area(e->group, rank);
-
-	return (struct exec_slot *)(area + op % e->slots * e->slot_bytes);
+	return (struct exec_slot *)(area_of(e, rank) + op % e->slots * e->slot_bytes);
 }
 
 bool slot_is_published(const struct exec_slot *s, uint64_t op)
@@ -57,7 +60,7 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 	return (struct xfer *)((char *)s + e->xfers_off) + recv;
 }
 
-struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
+static struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
 {
 	return slot_xfer(e, s, e->recv_cap);
 }
@@ -69,7 +72,7 @@ char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 
 char *ring_of(const struct exec_comm *e, int rank)
 {
-	return (char *)node_area(e->group, rank) + e->ring_off;
+	return area_of(e, rank) + e->ring_off;
 }
 
 static bool is_match(const struct slot_op *recv, int src, const struct slot_op *send)
@@ -81,7 +84,7 @@ static bool is_match(const struct slot_op *recv, int src, const struct slot_op *
  * The sender's hint gives the place of the receive, unless parts without bytes shift it: then
  * search.
  */
-const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+static const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
 				const struct slot_op *send)
 {
 	uint32_t n = slot_op_count(e, s), hint = send->match;
@@ -180,7 +183,7 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* the peer passed on meanwhile */
 }
 
-bool is_first_copy(struct exec_slot *s, const struct slot_op *copy)
+static bool is_first_copy(struct exec_slot *s, const struct slot_op *copy)
 {
 	const struct slot_op *op = slot_ops(s);
 

@@ -102,7 +102,8 @@ struct exec_comm {
 	struct node_group *group;
 	int rank, size;
 	uint64_t op;           /* number of the last collective begun, from 1 */
-	uint64_t slot_bytes, xfers_off, starts_off, out_edges_off, ring_off;
+	char *area; /* of rank 0; the others' follow, area_bytes apart */
+	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, ring_off;
 	uint32_t op_cap, recv_cap, slots;
 	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not freed */
 	struct exec_run *free_runs;
@@ -134,7 +135,6 @@ struct slot_op *slot_ops(struct exec_slot *s);
 /* Bounded by the slot's capacity, even while its rank rewrites the slot. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
-struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 char *ring_of(const struct exec_comm *e, int rank);
 /* Edge buffer for this rank's result: 2 * XFER_EDGE_BYTES. */
 char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
@@ -160,8 +160,6 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
 /* Index of a receive's transfer in slot s. */
 uint32_t recv_number(struct exec_slot *s, const struct slot_op *recv);
-const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct slot_op *send);
 const struct slot_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
 				const struct slot_op *recv);
 /*
@@ -177,7 +175,6 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
  * opens the transfer at its first call.
  * Returns: 0, or -errno: the memory is not mapped.
  */
-bool is_first_copy(struct exec_slot *s, const struct slot_op *copy);
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
 		  const struct slot_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
@@ -244,6 +241,5 @@ int wait_step(struct exec_run *r, struct node_wait *w);
 /* Publish since when this rank has only waited for the collective, if it has. */
 void slot_note_waiting(const struct exec_run *r, const struct node_wait *w);
 void slot_note_working(const struct exec_run *r);
-void run_retire(struct exec_run *r); /* return its resources: the slot is complete */
 
 #endif

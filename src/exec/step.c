@@ -52,7 +52,7 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 }
 
 /* A rank about to detach copies by itself when telling others costs as much. */
-static bool is_worth_leaving(const struct exec_run *r, const struct slot_op *copy)
+static bool is_worth_sharing(const struct exec_run *r, const struct slot_op *copy)
 {
 	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
@@ -64,7 +64,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 	if (r->ops[i].state == EXEC_MATCHED)
 		return step_copy_transfer(r, i, copy);
-	if (!copy && is_worth_leaving(r, op) && !r->has_copied &&
+	if (!copy && is_worth_sharing(r, op) && !r->has_copied &&
 	    !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;

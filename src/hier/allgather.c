@@ -213,7 +213,7 @@ static bool can_send(const struct allgather *a, const struct place *own_end)
 
 /* Runs the ring until everything is received and sent. The last received segment stays for the
  * caller to pass on. */
-static void go_round(struct allgather *a, struct place *last)
+static void run_ring(struct allgather *a, struct place *last)
 {
 	struct place own_end = a->send;
 
@@ -242,7 +242,7 @@ static void go_round(struct allgather *a, struct place *last)
 }
 
 /* A rank that does not act gets each segment from the acting rank. */
-static void follow(struct allgather *a, struct place *last)
+static void receive_near(struct allgather *a, struct place *last)
 {
 	while (!is_end(&a->recv)) {
 		*last = a->recv;
@@ -261,13 +261,13 @@ void hier_allgather(struct flow *f)
 	begin(&a, f);
 	has_last = !is_end(&a.recv);
 	if (f->acts) {
-		go_round(&a, &last);
+		run_ring(&a, &last);
 		for (int i = 0; i < HIER_SLOTS; i++)
 			flow_wait(f, &a.sends[i]);
 		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
 	} else {
-		follow(&a, &last);
+		receive_near(&a, &last);
 	}
 	if (has_last) /* the status precedes the last segment inside the node */
 		pass_inside(&a, &last);

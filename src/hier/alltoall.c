@@ -50,7 +50,7 @@ static int node_after(const struct alltoall *a, int step)
 /* ---- inside the node --------------------------------------------------------------------- */
 
 /* The acting rank collects fragment i of all ranks here for rank `to`. */
-static void come_together(struct alltoall *a, int to, uint64_t i)
+static void collect(struct alltoall *a, int to, uint64_t i)
 {
 	struct flow *f = a->f;
 	const struct coll_part *mine = f->t->call.send.parts;
@@ -79,7 +79,7 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 }
 
 /* The acting rank delivers to its k-th rank the data of ranks `first` to `end` of another node. */
-static void hand_out(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
+static void deliver_part(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
 {
 	struct flow *f = a->f;
 	const struct coll_part *mine = f->t->call.recv.parts;
@@ -101,13 +101,13 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 }
 
 /* Splits the delivery: an exchange has a limited number of partners. */
-static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
+static void deliver(struct alltoall *a, int node, uint64_t i)
 {
 	const int *from = hier_node_ranks(a->f->l, node);
 	int n = hier_node_size(a->f->l, node);
 
 	for (int first = 0; first < n && !a->f->err; first += a->size)
-		hand_out(a, from, first, first + a->size < n ? first + a->size : n,
+		deliver_part(a, from, first, first + a->size < n ? first + a->size : n,
 			 (int)(i / a->units), i);
 }
 
@@ -214,7 +214,7 @@ static void send_unit(struct alltoall *a, int node, uint64_t i)
 	struct post *p = &a->sends[i % HIER_SLOTS];
 
 	flow_wait(f, p);
-	come_together(a, hier_node_ranks(f->l, node)[i / a->units], i);
+	collect(a, hier_node_ranks(f->l, node)[i / a->units], i);
 	if (f->acts)
 		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->dummy,
 			  (uint64_t)a->size * length(a, i), hier_acting(f->l, node, -1), FLOW_DOWN);
@@ -233,7 +233,7 @@ static void run_step(struct alltoall *a, int step)
 		if (i >= received)
 			continue;
 		flow_wait(a->f, &a->recvs[i % HIER_SLOTS]);
-		go_to_ranks(a, from, i);
+		deliver(a, from, i);
 		expect(a, from, i + HIER_SLOTS);
 	}
 	for (int i = 0; i < HIER_SLOTS; i++)

@@ -55,9 +55,9 @@ static int find_nodes(struct hier_layout *l, const uint64_t *keys)
 
 static int place_members(struct hier_layout *l)
 {
-	int *come = calloc((size_t)l->nodes, sizeof(*come));
+	int *placed = calloc((size_t)l->nodes, sizeof(*placed));
 
-	if (!come)
+	if (!placed)
 		return -1;
 	for (int r = 0; r < l->ranks; r++)
 		l->first[l->node_of[r] + 1]++;
@@ -66,10 +66,10 @@ static int place_members(struct hier_layout *l)
 	for (int r = 0; r < l->ranks; r++) {
 		int node = l->node_of[r];
 
-		l->place[r] = come[node]++;
+		l->place[r] = placed[node]++;
 		l->members[l->first[node] + l->place[r]] = r;
 	}
-	free(come);
+	free(placed);
 	return 0;
 }
 

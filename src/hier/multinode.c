@@ -70,7 +70,7 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 static const struct multinode_ops hier_ops;
 
 /* Owner: `world` owns keys from here on. */
-static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
+static void set_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 {
 	const char *why = refusal(all, ranks);
 
@@ -110,7 +110,7 @@ void hier_bootstrap(void)
 		if (all_have(all && keys, comm) &&
 		    !host.Allgather(&mine, sizeof(mine), abi.byte, all, sizeof(mine), abi.byte,
 				    comm)) {
-			keep_world(all, ranks, keys);
+			set_world(all, ranks, keys);
 			keys = NULL;
 		}
 		host.Comm_free(&comm);
@@ -228,7 +228,7 @@ static int connect_near(struct hier_comm *s)
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
 }
 
-static bool all_say(struct comm_state *cs, bool mine)
+static bool all_agree(struct comm_state *cs, bool mine)
 {
 	int64_t all;
 
@@ -255,7 +255,7 @@ static struct hier_comm *hier_alloc(struct comm_state *cs)
 /* Sizes the segments once each node has its group. All ranks get the same result. */
 static bool set_segment(struct hier_comm *s)
 {
-	bool is_roomy = all_say(s->cs, !s->local || !rt_comm_is_crowded(s->local));
+	bool is_roomy = all_agree(s->cs, !s->local || !rt_comm_is_crowded(s->local));
 
 	s->segment_bytes = base_opt.hier_segment_bytes ? base_opt.hier_segment_bytes
 						       : hier_segment_bytes(!is_roomy);
@@ -263,7 +263,7 @@ static bool set_segment(struct hier_comm *s)
 					(uint64_t)s->layout->ranks); /* at least a byte of each */
 	s->dummy = malloc(s->segment_bytes);
 	s->posts = calloc((size_t)s->layout->ranks * HIER_SLOTS, sizeof(*s->posts));
-	return all_say(s->cs, s->dummy && s->posts);
+	return all_agree(s->cs, s->dummy && s->posts);
 }
 
 /* Nonblocking calls need, on every rank, a thread that may call the host MPI. */
@@ -274,7 +274,7 @@ static void set_thread(struct hier_comm *s)
 		base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON;
 
 	if (!is_asked ||
-	    all_say(s->cs, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
+	    all_agree(s->cs, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
 		return;
 	hier_thread_end(s->thread);
 	s->thread = NULL;
@@ -310,12 +310,12 @@ static struct hier_comm *hier_create(struct comm_state *cs)
 {
 	bool has_room = atomic_fetch_add_explicit(&spans, 1, memory_order_relaxed) < SPANS_MAX;
 	struct hier_comm *s = hier_alloc(cs);
-	bool ok = all_say(cs, has_room && s);
+	bool ok = all_agree(cs, has_room && s);
 
 	if (ok) /* an error before all ranks have it would reach the program */
-		ok = all_say(cs, !copy_of(cs->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
+		ok = all_agree(cs, !copy_of(cs->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
 	if (ok)
-		ok = all_say(cs, !connect_near(s)) && set_segment(s);
+		ok = all_agree(cs, !connect_near(s)) && set_segment(s);
 	if (ok)
 		set_thread(s);
 	if (!s)

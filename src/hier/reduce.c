@@ -119,7 +119,7 @@ static void expect_up(struct reduce *d, uint64_t k)
 }
 
 /* Reduces the contributions of the ranks here. */
-static void come_together(struct reduce *d, uint64_t k)
+static void reduce_near(struct reduce *d, uint64_t k)
 {
 	struct flow *f = d->f;
 	uint64_t at = k * f->cut.segment, bytes = hier_length(&f->cut, k);
@@ -151,7 +151,7 @@ static void go_up(struct reduce *d, uint64_t k)
 	struct post *p = &d->send_up[k % HIER_SLOTS];
 
 	flow_wait(f, p); /* the slot's previous segment has been sent */
-	come_together(d, k);
+	reduce_near(d, k);
 	for (int i = 0; i < f->child_count; i++)
 		combine(d, i, k);
 	expect_up(d, k + HIER_SLOTS);

@@ -88,7 +88,7 @@ static struct unit first_of(const struct scattered *d, int node)
 /* ---- inside the node --------------------------------------------------------------------- */
 
 /* Reduces to the acting rank, at offset `to` of the sum and the slots behind it. */
-static void come_together(struct scattered *d, const struct unit *u, uint64_t to)
+static void reduce_near(struct scattered *d, const struct unit *u, uint64_t to)
 {
 	struct flow *f = d->f;
 
@@ -101,7 +101,7 @@ static void come_together(struct scattered *d, const struct unit *u, uint64_t to
 }
 
 /* The acting rank delivers the part of each rank. */
-static void hand_out(struct scattered *d)
+static void deliver(struct scattered *d)
 {
 	struct flow *f = d->f;
 	const struct coll_part *own = f->t->call.recv.parts;
@@ -136,7 +136,7 @@ static void end(struct scattered *d)
 	if (err)
 		flow_fail(f, err);
 	if (!f->err)
-		hand_out(d);
+		deliver(d);
 	flow_close(f);
 }
 
@@ -200,7 +200,7 @@ static void send_unit(struct scattered *d, struct unit *u)
 	struct post *p = &d->sends[u->index % HIER_SLOTS];
 
 	flow_wait(f, p);
-	come_together(d, u, d->sum_bytes + slot(u));
+	reduce_near(d, u, d->sum_bytes + slot(u));
 	if (f->acts)
 		flow_send(f, p, passing(d, d->out, u), length(u), hier_acting(f->l, u->node, -1),
 			  FLOW_UP);
@@ -249,7 +249,7 @@ void hier_scattered(struct flow *f)
 
 	begin(&d, f);
 	for (struct unit u = first_of(&d, f->node); !is_end(&u); advance(&u))
-		come_together(&d, &u, u.sum_at);
+		reduce_near(&d, &u, u.sum_at);
 	for (int step = 1; step < f->l->nodes; step++)
 		run_step(&d, step);
 	if (f->acts)

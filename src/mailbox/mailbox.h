@@ -9,12 +9,12 @@
  *   mailbox_begin -> fill mailbox_record() -> mailbox_post, unless no rank needs the message
  *                 -> mailbox_peek(rank) ... -> mailbox_end
  *
- *   mailbox_area(rank): | struct mailbox_line | record 0 | ... | record MAILBOX_RECORDS - 1 |
+ *   mailbox_area(rank): | struct mailbox_line | last ended | record 0 | ... |
  *
  * All ranks number the collectives of a mailbox alike, from 1: every rank begins each of them, in
  * the same order, whether it posts or not. Record n lies in place n % MAILBOX_RECORDS. A rank
  * reuses the place when every rank has ended collective n and all before it; each rank publishes
- * its last ended number in its line.
+ * its last ended number.
  *
  * A mailbox with lanes serves persistent collectives, which begin in any order: each has a lane,
  * and its turns in the lane are numbered from 1. A rank that is MAILBOX_TURNS ahead waits for the
@@ -41,17 +41,13 @@
 
 struct mailbox;
 
-/* Bytes of each rank's user area that a mailbox needs. */
-uint64_t mailbox_area_bytes(void);
+/* Bytes of each rank's user area that a mailbox needs; lanes: 0 or at most MAILBOX_LANES_MAX. */
+uint64_t mailbox_area_bytes(uint32_t lanes);
 /*
  * Create a mailbox at area_off, a multiple of a cache line, of the group's user areas. Returns: 0
  * or -ENOMEM.
  */
-int mailbox_create(struct node_group *g, uint64_t area_off, struct mailbox **out);
-/* Like the two above, for a mailbox of `lanes` lanes, at most MAILBOX_LANES_MAX. */
-uint64_t mailbox_lanes_area_bytes(uint32_t lanes);
-int mailbox_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes,
-			 struct mailbox **out);
+int mailbox_create(struct node_group *g, uint64_t area_off, uint32_t lanes, struct mailbox **out);
 void mailbox_destroy(struct mailbox *b);
 
 /*

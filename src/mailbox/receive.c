@@ -17,7 +17,7 @@ static int reduce_in(const struct mailbox_reduce *f, char *to, const char *messa
 	return ret;
 }
 
-static int take_one(struct mailbox_read *r, const char *message, uint32_t message_bytes)
+static int read_one(struct mailbox_read *r, const char *message, uint32_t message_bytes)
 {
 	uint64_t bytes = r->parts ? r->parts[r->next].bytes : r->bytes;
 	uint64_t off = r->parts ? r->parts[r->next].off :
@@ -46,7 +46,7 @@ int mailbox_receive(const struct mailbox *b, uint64_t n, struct mailbox_read *r)
 		message = mailbox_peek(b, r->next, n, &bytes);
 		if (!message)
 			return 0;
-		ret = take_one(r, message, bytes);
+		ret = read_one(r, message, bytes);
 		if (ret)
 			return ret;
 	}

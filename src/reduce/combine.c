@@ -322,13 +322,9 @@ int reduce_move_edges(struct reduce_view *v, uint32_t rank)
 void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to)
 {
 	struct reduce_side s = v->side(v->ctx, rank);
-	uint64_t first, n, at = s.out_off, end, lo = s.out->head, hi = s.out->bytes - s.out->tail;
+	struct xfer_end end = { *s.out, s.out_off, (int)rank, .edges = s.out_edges };
+	uint64_t first, n;
 
 	reduce_result(&v->shape, v->starts, rank, &first, &n);
-	end = at + n * v->shape.element_bytes;
-	if (at < lo && at < end)
-		memcpy(to + at, s.out_edges + at, base_min_u64(lo, end) - at);
-	at = base_max_u64(at, hi);
-	if (at < end)
-		memcpy(to + at, s.out_edges + XFER_EDGE_BYTES + (at - hi), end - at);
+	xfer_copy_edge_buf(&end, to, n * v->shape.element_bytes);
 }

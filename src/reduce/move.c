@@ -8,7 +8,7 @@ static uint64_t total_of(const struct reduce_view *v, uint32_t slice)
 	return xfer_bits(reduce_units(&v->shape, &v->cut, slice));
 }
 
-void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
+static void finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 {
 	if (!xfer_complete(v->words(v->ctx, slice), v->tag, xfer_bit(unit), total_of(v, slice)))
 		return;
@@ -90,7 +90,7 @@ int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit)
 	if (ret)
 		return ret;
 	count(v, slice, unit, first, n, since);
-	reduce_finish(v, slice, unit);
+	finish(v, slice, unit);
 	return 0;
 }
 

@@ -117,9 +117,8 @@ bool reduce_can_reach(struct reduce_view *v);
 int reduce_move(struct reduce_view *v, uint32_t slice, uint32_t start);
 /* Like reduce_move(), for the slice of this element, from its fragment on. */
 int reduce_move_at(struct reduce_view *v, uint64_t element);
-/* Combine a fragment that the caller has claimed, then call reduce_finish() on success. */
+/* Combine and complete a fragment that the caller has claimed. */
 int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit);
-void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit);
 /* Is every fragment of the slice complete; is every one claimed? */
 bool reduce_is_done(struct reduce_view *v, uint32_t slice);
 bool reduce_is_all_claimed(struct reduce_view *v, uint32_t slice);

@@ -225,12 +225,13 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
-/* Returns: the time in which one core copies `bytes` bytes. */
-static inline uint64_t copy_ns(uint64_t bytes)
-{
-	return (bytes + OS_COPY_BYTES_PER_NS - 1) / OS_COPY_BYTES_PER_NS;
-}
-
+/* Returns: whether a live worker process serves this communicator. */
+bool offload_has_worker(const struct rt_comm *c);
+/* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
+ * async-signal-safe. */
+void offload_check_worker(struct rt_comm *c);
+/* Adds the bytes that the worker process has moved for this process to the counters. */
+void offload_count(void);
 /* Opens the channel of this process, for the first communicator that can use it. */
 void offload_open(struct rt_comm *c);
 /* Sets has_process ... asleep of *f: the movers that could finish work of this communicator. */
@@ -254,12 +255,5 @@ void progress_thread_own(void);
  * Context: collective. */
 int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob);
 void worker_setup_comm_destroyed(struct rt_comm *c);
-/* Returns: whether a live worker process serves this communicator. */
-bool worker_setup_serves(const struct rt_comm *c);
-/* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
- * async-signal-safe. */
-void worker_setup_check(struct rt_comm *c);
-/* Adds the bytes that the worker process has moved for this process to the counters. */
-void worker_setup_count(void);
 
 #endif

@@ -144,7 +144,7 @@ int tune_folder(int number, char *out, size_t cap)
 struct reader {
 	const char *mpi; /* name or, with sections, the whole version text; "": any */
 	struct tune_result *out;
-	unsigned seen; /* heads so far, a bit each */
+	unsigned found; /* heads so far, a bit each */
 	int (*set)(void *arg, const char *name, const char *value);
 	void *arg;
 	unsigned needed;   /* heads required before the first value, a bit each */
@@ -171,9 +171,9 @@ static int check_head(struct reader *r, int head, const char *value)
 {
 	char ours[512];
 
-	if (head != HEAD_FORMAT && !(r->seen & 1u << HEAD_FORMAT))
+	if (head != HEAD_FORMAT && !(r->found & 1u << HEAD_FORMAT))
 		return refuse(r->out, "it is not a tune file");
-	r->seen |= 1u << head;
+	r->found |= 1u << head;
 	switch (head) {
 	case HEAD_FORMAT:
 		snprintf(ours, sizeof ours, "%d", TUNE_FORMAT);
@@ -218,7 +218,7 @@ static int read_value(struct reader *r, char *line, int number)
 
 	if (r->skips)
 		return 0;
-	if (r->seen != r->needed)
+	if (r->found != r->needed)
 		return refuse(r->out,
 			      "line %d stands before the lines sluice-tune, version, host, "
 			      "machine and mpi",
@@ -251,7 +251,7 @@ static int read_line(struct reader *r, char *line, int number)
 		if (!strncmp(line, head_names[head], len) && line[len] == ' ')
 			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
 	}
-	if (!r->seen)
+	if (!r->found)
 		return refuse(r->out, "it is not a tune file");
 	if (strchr(line, '='))
 		return read_value(r, line, number);
@@ -284,8 +284,8 @@ static void load_text(struct reader *r, char *text)
 
 	while (!ret && (line = strsep(&text, "\n")))
 		ret = read_line(r, line, number++);
-	if (!ret && r->seen != r->needed)
-		ret = refuse(r->out, r->seen ? "its head is incomplete" : "it is not a tune file");
+	if (!ret && r->found != r->needed)
+		ret = refuse(r->out, r->found ? "its head is incomplete" : "it is not a tune file");
 	r->out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
 	if (ret)
 		r->out->values = 0;

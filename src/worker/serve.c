@@ -53,7 +53,7 @@ static bool share(uint64_t bytes)
 	struct worker_announcements *b = &serve.page->announced;
 	const struct progress_facts f = {
 		.asker = PROGRESS_SHARER,
-		.work_ns = bytes / OS_COPY_BYTES_PER_NS,
+		.work_ns = os_copy_ns(bytes),
 		.polling = atomic_load_explicit(&b->seekers, memory_order_relaxed),
 		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
 	};

@@ -100,7 +100,7 @@ static bool post_next(struct xfer_queue *q)
 
 /* ---- ends of copies ---------------------------------------------------------------------- */
 
-static void leave(struct xfer_queue *q)
+static void put_user(struct xfer_queue *q)
 {
 	void (*drained)(void *) = q->drained;
 	void *arg = q->arg;
@@ -170,7 +170,7 @@ static void post_done(struct engine_copy *c, int result)
 	if (posted || post_next(q))
 		engine_flush(chan);
 	else
-		leave(q);
+		put_user(q);
 }
 
 /* ---- the owner --------------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ void xfer_queue_stop(struct xfer_queue *q)
 
 bool xfer_queue_is_idle(const struct xfer_queue *q)
 {
-	return !atomic_load_explicit(&q->users, memory_order_acquire); /* partner: leave */
+	return !atomic_load_explicit(&q->users, memory_order_acquire); /* partner: put_user */
 }
 
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns)

@@ -37,10 +37,10 @@ uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag)
 int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring)
 {
 	uint64_t i = value_of(atomic_load_explicit(&v->x->consumed, memory_order_relaxed), v->tag);
-	uint64_t there = value_of(atomic_load_explicit(filled, memory_order_acquire), v->tag);
+	uint64_t ready = value_of(atomic_load_explicit(filled, memory_order_acquire), v->tag);
 	uint64_t at = i * XFER_CHUNK_BYTES, n, since;
 
-	if (i >= there)
+	if (i >= ready)
 		return 0;
 	n = base_min_u64(XFER_CHUNK_BYTES, v->plan.bytes - at);
 	since = trace_copy_begin(n);

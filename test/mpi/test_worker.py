@@ -21,7 +21,7 @@ PROCESS = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'regi
            'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKER_KIND': 'process',
            'worker_cpus': '0-1', 'fault': 'worker_idle:all', 'SLUICE_LOG': 'info'}
 BY_NAME = pytest.mark.complete
-SERVED = re.compile(r'worker process (\d+) moves')
+SERVED = re.compile(r'worker process (\d+) serves')
 ENDS = ['finalize', '_exit', 'mpi_abort', 'kill', 'exec']
 
 

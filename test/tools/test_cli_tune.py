@@ -150,7 +150,7 @@ def test_the_file_that_is_written_is_the_file_that_is_read(home):
     text = path.read_text()
     assert '1.25 x as fast as the default (1.25 to 1.25 in 6 pairs)' in text
     assert '\nxfer_copy = plain\n' in text and '\n#xfer_fragment = 0\n' in text
-    assert 'SLUICE_GUARD_KIND: not measured, as no guard works here' in text
+    assert 'SLUICE_GUARD_KIND: not measured: no guard works here' in text
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -16,9 +16,9 @@ static void open_mailbox(struct ranks *r)
 {
 	struct node_oob oob = r->oob;
 
-	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_area_bytes(), &group), 0);
+	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_area_bytes(0), &group), 0);
 	CHECK(group);
-	CHECK_EQ(mailbox_create(group, OS_PAGE, &mailbox), 0);
+	CHECK_EQ(mailbox_create(group, OS_PAGE, 0, &mailbox), 0);
 }
 
 static void close_mailbox(struct ranks *r)

@@ -16,9 +16,9 @@ static void open_mailbox(struct ranks *r, uint32_t lanes)
 {
 	struct node_oob oob = r->oob;
 
-	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_lanes_area_bytes(lanes), &group), 0);
+	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_area_bytes(lanes), &group), 0);
 	CHECK(group);
-	CHECK_EQ(mailbox_create_lanes(group, OS_PAGE, lanes, &mailbox), 0);
+	CHECK_EQ(mailbox_create(group, OS_PAGE, lanes, &mailbox), 0);
 }
 
 static void close_mailbox(struct ranks *r)

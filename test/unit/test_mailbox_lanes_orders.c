@@ -13,22 +13,16 @@
 #define MAILBOX_TURNS        1u
 #include "interleave_mailbox.h"
 #define mailbox_area_bytes        laned_area_bytes
-#define mailbox_lanes_area_bytes  laned_lanes_area_bytes
 #define mailbox_create            laned_create
-#define mailbox_create_lanes      laned_create_lanes
 #define mailbox_destroy           laned_destroy
 #define mailbox_begin             laned_begin
 #define mailbox_begin_turn        laned_begin_turn
 #define mailbox_record            laned_record
-#define mailbox_lane_record       laned_lane_record
 #define mailbox_post              laned_post
 #define mailbox_peek              laned_look
 #define mailbox_end               laned_end
-#define mailbox_end_turn          laned_end_turn
 enum { LANES = 2, TURNS = 2 };
 #include "mailbox/mailbox.c"
-#define has_room has_room_in_lane
-#include "mailbox/lanes.c"
 
 struct area {
 	struct mailbox_line line;
@@ -52,7 +46,8 @@ static void world_ring(int rank)
 enum phase { TRY, HEAR, SLEEP };
 struct place {
 	struct mailbox b;
-	uint64_t ended_all[LANES], done[LANES], n; /* n: the reader's, begun and not read yet */
+	struct mailbox_lane lanes[LANES];
+	uint64_t done[LANES], n; /* n: the reader's, begun and not read yet */
 	enum phase phase;
 	uint32_t bell, lane;
 	bool has_heard;
@@ -119,8 +114,9 @@ static bool world_round(int t, void *shared, void *local)
 	world = shared;
 	p->b.rank = t;
 	p->b.size = RANKS;
-	p->b.lanes = LANES;
-	p->b.turns_ended_all = p->ended_all;
+	p->b.lane_bits = lane_bits_of(LANES);
+	p->b.turn_bits = turn_bits_of(LANES);
+	p->b.lanes = p->lanes;
 	switch (p->phase) {
 	case HEAR: /* once more is looked after that */
 		p->bell = atomic_load_explicit(&world->bell[t], memory_order_acquire);
@@ -136,7 +132,7 @@ static bool world_round(int t, void *shared, void *local)
 		t ? read_one(p) : post(p);
 		break;
 	}
-	p->b.turns_ended_all = NULL; /* the place is not always the same */
+	p->b.lanes = NULL; /* the place is not always the same */
 	return !is_through(p);
 }
 

@@ -15,6 +15,7 @@
 #define mailbox_create            model_create
 #define mailbox_destroy           model_destroy
 #define mailbox_begin             model_begin
+#define mailbox_begin_turn        model_begin_turn
 #define mailbox_record            model_record
 #define mailbox_post              model_post
 #define mailbox_peek              model_look
@@ -25,6 +26,7 @@ enum { COLLECTIVES = 5 };
 struct world {
 	struct {
 		struct mailbox_line line;
+		BASE_ALIGNED_LINE _Atomic uint64_t ended;
 		struct mailbox_record records[MAILBOX_RECORDS];
 	} area[RANKS];
 	_Atomic uint32_t bell[RANKS];
@@ -41,7 +43,13 @@ static void world_ring(int rank)
 }
 
 enum phase { BEGIN, LOOK, WAIT };
-struct place { struct mailbox b; uint64_t n; enum phase phase, back; uint32_t bell; };
+struct place {
+	struct mailbox b;
+	struct mailbox_lane lane;
+	uint64_t n;
+	enum phase phase, back;
+	uint32_t bell;
+};
 
 static uint64_t message_of(int rank, uint64_t n) { return n * 10 + (uint64_t)rank; }
 
@@ -103,10 +111,13 @@ static bool world_round(int t, void *shared, void *local)
 	world = shared;
 	p->b.rank = t;
 	p->b.size = RANKS;
+	p->b.turn_bits = turn_bits_of(0);
+	p->b.lanes = &p->lane;
 	if (now == BEGIN)
 		begin(p, t);
 	else
 		look(p, t);
+	p->b.lanes = NULL; /* the place is not always the same */
 	return p->phase != BEGIN || p->n < COLLECTIVES;
 }
 

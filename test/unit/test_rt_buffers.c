@@ -100,7 +100,7 @@ static void two_in_pieces(struct ranks *r)
 	rt_comm_destroy(c);
 }
 
-UNIT_TEST(collectives_in_pieces_have_copies_of_their_own) { ranks_run(2, NULL, two_in_pieces, NULL); }
+UNIT_TEST(collectives_in_pieces_have_their_own_copies) { ranks_run(2, NULL, two_in_pieces, NULL); }
 
 /* ---- parts that nobody sends ------------------------------------------------------------- */
 

@@ -122,10 +122,11 @@ static bool run_guards(struct trial_early *out)
 		const char *name, *what;
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
-		  "page tables moved away; threads serve faults, the kernel's too" },
-		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; SIGSEGV holds faults" },
+		  "page tables moved away; faults wait in the kernel (userfaultfd)" },
+		{ BASE_GUARD_MREMAP, "mremap",
+		  "page tables moved away; faults wait in a signal handler" },
 		{ BASE_GUARD_MPROTECT, "mprotect",
-		  "access removed page by page; SIGSEGV holds faults" },
+		  "access removed page by page; faults wait in a signal handler" },
 	};
 	bool is_complete = true;
 	struct guard_answer a;

@@ -269,7 +269,7 @@ bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 	args->is_traced = true;
 	trace_call_begin(args->name, args->caller, __builtin_frame_address(0));
 	if (is_off)
-		trace_rejected("SLUICE_COLL turns this collective off");
+		trace_rejected("not among the collectives that Sluice executes (SLUICE_COLL)");
 	return false;
 }
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What persistent requests name: from their creation to MPI_Request_free. A hash table with open
- * addressing; a request is a handle in the library's form. What finds no place is not known, and
- * starting what is not known completes everything.
- */
+/* The buffers of persistent requests, from their creation to MPI_Request_free: a hash table with
+ * open addressing. Starting a request that the table lacks completes every operation. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,8 +18,7 @@ struct entry {
 };
 
 static struct {
-	pthread_mutex_t
-		lock; /* protects the rest; n is read without it, to see that there are none */
+	pthread_mutex_t lock; /* protects all fields; n is also read without it */
 	struct entry *entries;
 	size_t cap;
 	_Atomic size_t n;
@@ -33,7 +29,7 @@ static size_t slot_of(uintptr_t request)
 	return ((uint64_t)request * 0x9e3779b97f4a7c15u >> 20) & (table.cap - 1);
 }
 
-/* The request's entry, or the free one where it belongs; NULL when there is no table. */
+/* Returns: the request's entry, or the free entry for it; NULL: the table is empty. */
 static struct entry *find_locked(uintptr_t request)
 {
 	size_t i;
@@ -46,7 +42,7 @@ static struct entry *find_locked(uintptr_t request)
 	return &table.entries[i];
 }
 
-/* At most half full, so that a free entry is soon found. */
+/* Keeps the table at most half full, so that a search is short. Returns: false: out of memory. */
 static bool grow_locked(void)
 {
 	size_t n = atomic_load_explicit(&table.n, memory_order_relaxed), old_cap = table.cap;
@@ -83,7 +79,7 @@ void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes)
 	pthread_mutex_unlock(&table.lock);
 }
 
-/* Takes an entry out, and moves up those that had to go past it. */
+/* Removes an entry, and moves up the entries that collided with it. */
 static void remove_locked(struct entry *e)
 {
 	size_t mask = table.cap - 1, hole = (size_t)(e - table.entries);
@@ -104,7 +100,7 @@ void persistent_buf_drop(uintptr_t request)
 {
 	struct entry *e;
 
-	/* A request of this thread's, or one that it was told of, is counted in what it sees. */
+	/* this thread, or one that it has synchronised with, has counted the request */
 	if (!atomic_load_explicit(&table.n, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&table.lock);

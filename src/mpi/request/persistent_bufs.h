@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the buffers of persistent requests are, by canonical handle. Any thread. A request that is
- * not known (no memory, or nobody recorded it) may name anything. */
+/* The buffers of the host MPI's persistent requests, by canonical handle. Context: any thread. A
+ * request without an entry (out of memory, or not recorded) may name any memory. */
 #ifndef SLUICE_MPI_REQUEST_PERSISTENT_BUFS_H
 #define SLUICE_MPI_REQUEST_PERSISTENT_BUFS_H
 

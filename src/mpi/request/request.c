@@ -399,8 +399,7 @@ static bool admit_reused(struct request *r)
 	bool is_admitted;
 
 	if (err)
-		bufrefs_close(
-			&r->op); /* the same failure comes again, where all ranks learn of it */
+		bufrefs_close(&r->op); /* coll_prepare() fails again where all ranks learn of it */
 	is_admitted = rt_request_admit(r->op.cs->rt, r->op.args.kind, r->op.bytes,
 				       err ? NULL : &r->op.call);
 	if (!err && is_admitted)

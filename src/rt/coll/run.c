@@ -15,6 +15,8 @@ static void complete_pending(const struct coll_side *side)
 void call_enter(const struct coll_call *call)
 {
 	host_call_begin();
+	if (!rt_has_pending())
+		return;
 	rt_reap();
 	complete_pending(&call->send);
 	complete_pending(&call->recv);

@@ -36,20 +36,18 @@ static bool prefers_vm(const struct node_group *g)
 /* Memory of a rank that peers map: slots of collectives, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
-	return exec_area_bytes(ranks) +
-	       (lanes ? mailbox_lanes_area_bytes(lanes) : mailbox_area_bytes());
+	return exec_area_bytes(ranks) + mailbox_area_bytes(lanes);
 }
 
 static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 {
-	if (!lanes)
-		return mailbox_create(c->group, exec_area_bytes(ranks), &c->mailbox);
-	c->lanes = lanes_create(c);
-	return c->lanes ? mailbox_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->mailbox)
-			: -ENOMEM;
+	c->lanes = lanes ? lanes_create(c) : NULL;
+	if (lanes && !c->lanes)
+		return -ENOMEM;
+	return mailbox_create(c->group, exec_area_bytes(ranks), lanes, &c->mailbox);
 }
 
-static void check_worker(void *c) { worker_setup_check(c); }
+static void check_worker(void *c) { offload_check_worker(c); }
 
 static void advance_requests(void *c) { rt_requests_progress(); }
 

@@ -186,7 +186,7 @@ void rt_stop(void)
 	switch_off();
 	buffer_pool_fini();
 	guard_fini();
-	worker_setup_count();
+	offload_count();
 	worker_detach();
 	base_counters_report();
 	region_fini();

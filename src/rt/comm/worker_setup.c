@@ -167,28 +167,3 @@ void worker_setup_comm_destroyed(struct rt_comm *c)
 	if (c->worker_group)
 		worker_group_close(c->worker_group);
 }
-
-/* ---- while it works ---------------------------------------------------------------------- */
-
-bool worker_setup_serves(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
-
-static void reclaim(void *arg, uint64_t name, bool is_intent)
-{
-	struct rt_comm *c = arg;
-
-	exec_reclaim(c->exec, name, is_intent);
-}
-
-void worker_setup_check(struct rt_comm *c)
-{
-	if (c->worker_group)
-		worker_check(c->worker_group, reclaim, c);
-}
-
-void worker_setup_count(void)
-{
-	uint64_t bytes = worker_bytes();
-
-	if (bytes)
-		base_count(BASE_CTR_BYTES_ENGINE, bytes);
-}

@@ -191,7 +191,7 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
 		p->detached_ns = os_now_ns();
-		p->copy_ns = exec_is_matched(r) ? copy_ns(d->copy_bytes) : 0;
+		p->copy_ns = exec_is_matched(r) ? os_copy_ns(d->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* of this thread */
 		exec_detach(r); /* before arming: another thread may touch closed memory at once */
 		ret = arm_all(p, &hulls, &all);
@@ -272,8 +272,8 @@ static void situation_collect(struct rt_comm *c, struct exec_run *r, const struc
 
 	s->site = policy_site(d->site, d->is_root, d->bytes);
 	f->shares_cpus = node_is_oversubscribed(c->group);
-	f->copy_ns = copy_ns(d->copy_bytes);
-	f->partner_copy_ns = copy_ns(d->partner_copy_bytes);
+	f->copy_ns = os_copy_ns(d->copy_bytes);
+	f->partner_copy_ns = os_copy_ns(d->partner_copy_bytes);
 	f->waited_ns = exec_waited_for_ns(r);
 	s->movers = (struct progress_facts){ .asker = PROGRESS_DETACHER,
 					     .work_ns = f->copy_ns,

@@ -152,7 +152,7 @@ static bool retire_locked(struct pending *p)
 	unlink_locked(p);
 	pending_unlock();
 	learn(p, os_now_ns());
-	worker_setup_count();
+	offload_count();
 	for (int i = 0; i < 2; i++)
 		region_release(&p->descs[i]);
 	exec_end(p->run);
@@ -218,7 +218,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			continue;
 		if (!ret) {
 			exec_rescue(p->run);
-			worker_setup_check(p->comm);
+			offload_check_worker(p->comm);
 			if (!in_call && guard_wait_interrupted())
 				break;
 			let_progress(p, &w, in_call);

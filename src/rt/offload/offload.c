@@ -11,6 +11,31 @@
 #include "rt/private.h"
 #include "worker/worker.h"
 
+/* ---- the worker process ------------------------------------------------------------------ */
+
+bool offload_has_worker(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
+
+static void reclaim(void *arg, uint64_t name, bool is_intent)
+{
+	struct rt_comm *c = arg;
+
+	exec_reclaim(c->exec, name, is_intent);
+}
+
+void offload_check_worker(struct rt_comm *c)
+{
+	if (c->worker_group)
+		worker_check(c->worker_group, reclaim, c);
+}
+
+void offload_count(void)
+{
+	uint64_t bytes = worker_bytes();
+
+	if (bytes)
+		base_count(BASE_CTR_BYTES_ENGINE, bytes);
+}
+
 /* ---- this process's channel -------------------------------------------------------------- */
 
 static struct {
@@ -83,7 +108,7 @@ static void open_channel_locked(const struct rt_comm *c)
  * serves it. */
 void offload_open(struct rt_comm *c)
 {
-	if (base_opt.early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))
+	if (base_opt.early == BASE_EARLY_OFF || pending_init() || offload_has_worker(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
@@ -101,11 +126,11 @@ static struct engine_chan *channel(void)
 
 void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f)
 {
-	if (to != DETACH_TO_RANKS && worker_setup_serves(c)) {
+	if (to != DETACH_TO_RANKS && offload_has_worker(c)) {
 		worker_facts(f);
 		return;
 	}
-	if (base_unlikely(c->worker_group && !worker_setup_serves(c)))
+	if (base_unlikely(c->worker_group && !offload_has_worker(c)))
 		offload_open(c);
 	f->has_channel = to == DETACH_TO_ANY && channel();
 	f->has_cpu = f->has_channel && mover.has_cpu;
@@ -116,7 +141,7 @@ enum progress_action offload_announce(struct rt_comm *c, const struct exec_run *
 {
 	enum progress_action action;
 
-	f->work_ns = copy_ns(exec_work_bytes(r));
+	f->work_ns = os_copy_ns(exec_work_bytes(r));
 	action = progress_decide(f).action;
 	if (action == PROGRESS_ANNOUNCE || action == PROGRESS_WAKE)
 		worker_announce(c->worker_group, exec_tag(r));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Waiting for requests, and testing them without result. Another process may have to publish a
- * collective or to take back fragments of a dead worker process, or a rank has died. The program may
- * wait for a request of any communicator, so that a waiting rank checks all communicators with
+ * collective or to take back fragments of a dead worker process, or a rank has died. The program
+ * may wait for a request of any communicator, so that a waiting rank checks all communicators with
  * requests.
  */
 #include <sched.h>
@@ -61,7 +61,7 @@ static void ask_others(bool is_stuck)
 				    .needs_peer = true,
 				    .is_stuck = is_stuck };
 
-	each(worker_setup_check);
+	each(offload_check_worker);
 	if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
 		call_next();
 }
