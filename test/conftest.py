@@ -40,6 +40,17 @@ def job_of(item):
     return '-'.join([item.path.stem, str(program), *words])
 
 
+# The longest tests begin early, or one worker would end long after the others. pytest-xdist deals groups of
+# many tests first, then single tests in this order.
+LONG = ('[asan-engine]', '[tsan-rt]', '[asan-rt]', '[asan-sched]', '[asan-goal]', '[asan-guard]',
+        '[asan-exec]', '[asan-mailbox]', 'test_fuzz', '[check_signal_safety]', '[region', '[engine]')
+
+
+def place_of(item):
+    """Sanitized tests come last, when their builds are there; long tests come before short ones."""
+    return item.path.parent.name == 'sanitize', not any(word in item.name for word in LONG)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     if not config.getoption('--complete'):
@@ -49,6 +60,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if job := job_of(item):
             item.add_marker(pytest.mark.xdist_group(job))
+    items.sort(key=place_of)
 
 
 def name_of(report):

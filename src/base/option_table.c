@@ -79,8 +79,9 @@ struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_MEMORY
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds,
 	     "How peers reach a buffer; auto takes the best that works between them", SHARED),
-	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",
-	    "Uses of a buffer before its memory is adopted", TUNED),
+	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", -1, 1000000, "uses",
+	    "Uses of a buffer before its memory is adopted; -1 decides by what adopting costs and saves",
+	    TUNED),
 	BYTES("SLUICE_REGION_ARENA", region_arena_bytes, "64G", 64 * MIB, 4 * TIB,
 	      "Address space in which a rank offers memory to its peers", SHARED),
 	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds,
@@ -94,7 +95,7 @@ struct base_option base_option_table[] = {
 		  "works" },
 	LIST("SLUICE_WORKERS", BASE_GROUP_WORKERS, "auto",
 	     "Software workers of a process, and the CPUs on which they run; auto, as many as CPUs "
-	     "are spare, at most 4, on CPUs that the job leaves free", TUNED),
+	     "are unused, at most 4, on CPUs that the job leaves free", TUNED),
 	ENUM("SLUICE_WORKER_KIND", worker_kind, "auto", worker_kinds,
 	     "Whether software workers are a process of the job or threads of each rank", TUNED),
 #undef GROUP
@@ -139,7 +140,7 @@ struct base_option base_option_table[] = {
 #undef GROUP
 #define GROUP BASE_GROUP_WORKERS
 	INT("workers", engine_workers, "-1", -1, 48, "threads",
-	    "Software workers of a process; -1, as many as CPUs are spare, at most 4", TUNED),
+	    "Software workers of a process; -1, as many as CPUs are unused, at most 4", TUNED),
 	STRING("worker_cpus", engine_cpus, "",
 	       "CPUs on which workers run, like 1,4-7; empty for those that the job leaves free",
 	       LOCAL),

@@ -67,12 +67,17 @@ class Mpi:
         inputs = [source]
         text = source.read_text()
         if source.suffix == '.c' and 'check_main' in text:
-            inputs.append(SOURCES / 'check.c')
+            inputs.append(SOURCES / 'check.c' if extra else self.build_frame())
         flags = FORTRAN_FLAGS if COMPILER_OF[source.suffix] == 'fortran' else FLAGS
         if '<omp.h>' in text:
             flags = [*flags, '-fopenmp']
         return compile_once(PROGRAMS / self.name / (name or source.stem), compiler, [*flags, *extra],
                             [*inputs, '-lpthread', '-ldl'], self.env(), sorted(SOURCES.glob('*.h')))
+
+    def build_frame(self):
+        """The frame of programs with behaviours, compiled once."""
+        return compile_once(PROGRAMS / self.name / 'check.o', self.compilers['cc'], [*FLAGS, '-c'],
+                            [SOURCES / 'check.c'], self.env(), sorted(SOURCES.glob('*.h')))
 
     def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), outer=(),
                launcher=(), cwd=None):

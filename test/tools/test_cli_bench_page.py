@@ -24,6 +24,9 @@ def load(name):
 page = load('page')
 
 
+pytestmark = pytest.mark.xdist_group('bench_page')  # one browser
+
+
 @pytest.fixture(scope='module')
 def browser():
     if browsers.missing():

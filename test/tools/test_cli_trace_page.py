@@ -15,6 +15,9 @@ FORMAT = (ROOT / 'src/trace/format.h').read_text()
 PER_CHUNK = CHUNK // RECORD - 1
 
 
+pytestmark = pytest.mark.xdist_group('trace_page')  # one browser
+
+
 @pytest.fixture(scope='module')
 def browser():
     if browsers.missing():

@@ -196,7 +196,7 @@ def tune_main(tool, argv):
         say(f'{a["option"]}: {a["why"]}')
     if path:
         n = len(result['values'])
-        say(f'wrote {n or "no"} value{"s" * (n != 1)} better than the default for {mpi.version}: {path}')
+        say(f'wrote {path} for {mpi.version}: {n or "no"} value{"s" * (n != 1)} better than the default')
     return FAILED if failed else DONE
 
 
