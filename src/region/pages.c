@@ -11,8 +11,9 @@
 
 enum { RW = PROT_READ | PROT_WRITE, COLLAPSE_TRIES = 3 };
 
-/* Populating page by page takes 0.6 to 1 ns a byte. Collapsing takes 0.1, and 5 where the kernel has
- * to compact memory first. Where the cost of adoption decides, the next pieces do without it then. */
+/* Populating page by page takes 0.6 to 1 ns a byte. Collapsing takes 0.1, and 5 where the kernel
+ * has to compact memory first. Where the cost of adoption decides, the next pieces do without it
+ * then. */
 #define COLLAPSE_PS_MAX 1000u
 #define COLLAPSE_SKIP_MAX 64u
 static struct backoff collapse_backoff;

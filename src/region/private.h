@@ -113,7 +113,8 @@ enum region_state {
 struct region {
 	uintptr_t start, end;
 	uintptr_t first, last; /* the program's data; outside it only an allocator's (blocks.h) */
-	/* the end and the last byte that it grows to, piece by piece; `end` and `last` when complete */
+	/* the end and the last byte that it grows to, piece by piece; `end` and `last` when
+	 * complete */
 	uintptr_t whole_end, whole_last;
 	uint64_t offset; /* in the arena, of start */
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */

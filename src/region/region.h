@@ -122,8 +122,8 @@ enum region_intent {
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out);
 /*
- * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses have
- * earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
+ * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
+ * have earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
  * nothing and returns whether the buffer is adopted or region_describe() would adopt it. A hint:
  * the mapping is not checked. Context: as region_describe().
  */

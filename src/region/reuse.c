@@ -81,7 +81,8 @@ static struct use_count *count_find(uintptr_t start)
 	return victim;
 }
 
-/* How many times the price a buffer has to save, after regions at its address that did not repay. */
+/* How many times the price a buffer has to save, after regions at its address that did not repay.
+ */
 static uint64_t times(const struct use_count *s) { return base_max_u64(s->interval, 1); }
 
 static void forget_uses(struct use_count *s)
@@ -112,7 +113,8 @@ void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_
 	atomic_store_explicit(&mapped_ps, mapped_ps_per_byte, memory_order_relaxed);
 }
 
-/* One measurement moves the price by a factor of two at most: a thread may lose its CPU meanwhile. */
+/* One measurement moves the price by a factor of two at most: a thread may lose its CPU
+ * meanwhile. */
 static void learn_price(uint64_t bytes, uint64_t ns)
 {
 	uint32_t old = atomic_load_explicit(&price_ps, memory_order_relaxed);

@@ -325,8 +325,9 @@ static struct region *find_part(const struct region *whole)
 	struct region *r = &region_table.at[table_find(whole->start)];
 
 	if (r == &region_table.at[region_table.n] || r->start != whole->start ||
-	    r->first != whole->first || r->whole_end != whole->whole_end || r->end == r->whole_end ||
-	    r->state != REGION_ACTIVE || r->ticket || r->retired || pins_is_doomed(r))
+	    r->first != whole->first || r->whole_end != whole->whole_end ||
+	    r->end == r->whole_end || r->state != REGION_ACTIVE || r->ticket || r->retired ||
+	    pins_is_doomed(r))
 		return NULL;
 	return r;
 }
@@ -338,7 +339,8 @@ static struct region *find_part(const struct region *whole)
 static int grow_locked(struct region *r, uint64_t bytes, const struct rules_known *known)
 {
 	struct region more = *r;
-	struct region_extent e = { .offset = r->offset + (r->end - r->start) - r->end % REGION_UNIT };
+	struct region_extent e = { .offset = r->offset + (r->end - r->start) -
+					     r->end % REGION_UNIT };
 	uint64_t offset = r->offset + (r->end - r->start);
 	bool huge;
 	int ret;

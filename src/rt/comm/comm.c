@@ -24,7 +24,8 @@ static struct rt_comm *comm_alloc(int size)
 	return NULL;
 }
 
-/* Decides how peers reach memory that is not adopted, and tells region/ what adoption would save. */
+/* Decides how peers reach memory that is not adopted, and tells region/ what adoption would save.
+ */
 static bool prefers_vm(const struct node_group *g)
 {
 	struct policy_group p = { .ranks = node_size(g),
