@@ -18,7 +18,7 @@ COUNTERS = ("early", "early_not", "early_touched", "early_called", "early_unseen
 
 
 def counters_in(folder):
-    """The sum over the ranks of one launch; only what is not zero."""
+    """Returns the counters of one launch, summed over its ranks, without zeros."""
     out = {}
     for path in Path(folder).glob("*.json"):
         try:
@@ -46,7 +46,7 @@ class Early:
                 h.compile(p)
 
     def launch(self, host, job, side, args):
-        """JSON lines and facts of one launch."""
+        """Returns the JSON lines and the facts of one launch."""
         takes_part, options = SIDES[side]
         before, more, _ = FORMS[job.form]
         if job.program == "collective_bench":
@@ -72,7 +72,7 @@ class Early:
         return [x for x in lines if x["what"] != "run"], facts
 
     def calibrate(self, host, job):
-        """Units of computation that take as long as the blocking collective, one number a size."""
+        """Returns units of computation as long as the blocking collective, a number for each size."""
         who = [a for a in job.args if a.startswith("who=")]
         key = (host.name, job.form, job.calibrated, job.sizes, *who)
         if key not in self.units:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables of the sections of early_sections.py, with what is to be reached and whether it is."""
+"""Prints tables of the sections of early_sections.py, with each requirement and its verdict."""
 import statistics
 from collections import defaultdict
 
@@ -56,7 +56,7 @@ ref        before, or blocking where there is no older build; auto/ref is to be 
 
 
 def us(record, part):
-    """A part's median, or None where too few samples were undisturbed."""
+    """Returns a part's median, or None where too few samples were undisturbed."""
     p = record.get(part)
     if not p or p.get("samples", FEWEST) < min(FEWEST, p.get("calls", FEWEST)):
         return None
@@ -64,7 +64,7 @@ def us(record, part):
 
 
 class Rounds:
-    """Records of one section by what was measured; then by side and round."""
+    """Groups the records of one section by measurement, side and round."""
 
     def __init__(self, records):
         self.cells = defaultdict(lambda: defaultdict(dict))
@@ -97,7 +97,7 @@ def spread(values, digits=2):
 
 
 def is_wide(values):
-    """Do the middle half of the rounds differ by more than noise?"""
+    """Returns whether the middle half of the rounds differs by more than noise."""
     if len(values) < 3:
         return False
     q = statistics.quantiles(values, n=4)
@@ -105,7 +105,7 @@ def is_wide(values):
 
 
 def verdict(name, values, most=None, least=None):
-    """pass or MISS of the median; ? when not all rounds agree."""
+    """Returns pass or MISS for the median; ? when the rounds disagree."""
     if not values:
         return f"{name} -"
     good = [(v <= most) if most is not None else (v >= least) for v in values]
@@ -257,7 +257,7 @@ def synthetic_rows(c, key, sides):
 
 
 def calm(c, key):
-    """Without the launches in which a rank lost its core often, where enough others are there."""
+    """Drops launches in which a rank often lost its core, where enough others remain."""
     for side, rounds in c.cells[key].items():
         good = {n: r for n, r in rounds.items() if not is_disturbed(r)}
         if len(good) >= FEWEST:
@@ -300,7 +300,7 @@ TABLES = {
 
 
 def counters_line(records):
-    """The counters of each side over all launches: they show early return that never happened."""
+    """Prints the counters of each side over all launches: they show sides that never returned early."""
     out, seen = [], set()
     for side in SIDES:
         total = defaultdict(int)
@@ -338,7 +338,7 @@ def section(name, sentence, records):
 
 
 def unsettled(name, records):
-    """How many judged rows have a wide spread: a reason for more rounds."""
+    """Returns the number of judged rows with a wide spread, a reason for more rounds."""
     c = Rounds(records)
     if all(len(rounds) < 3 for cell in c.cells.values() for rounds in cell.values()):
         return 0

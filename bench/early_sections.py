@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The measurements of early return by bench/run, by section: forms, sides, sizes and rounds."""
+"""Defines the measurements of early return of bench/run by section: forms, sides, sizes and rounds."""
 
 # form: (what stands before the program, arguments, sentence)
 FORMS = {

@@ -40,7 +40,7 @@ def options():
 
 
 def launch(some, mpi, ranks, kind, o, with_sluice):
-    """{bytes: microseconds} of one job."""
+    """Returns {bytes: microseconds} of one job."""
     how = some.launcher(mpi, ranks)
     ours = {'SLUICE_HIER': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'coll:{kind}': 'on',
             **dict(pair.split('=', 1) for pair in o.set)}

@@ -25,7 +25,7 @@ class Host:
         return BUILD / f"{source}-{self.name}"
 
     def env(self):
-        """The environment of a launch: the same on both sides."""
+        """Returns the environment of a launch, equal on both sides."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE")}
         env["PATH"] = f"{self.venv / 'bin'}:{env.get('PATH', '')}"
         env["LD_LIBRARY_PATH"] = str(self.venv / "lib")
@@ -37,7 +37,7 @@ class Host:
         return env
 
     def command(self, ranks, before, args, source="collective_bench"):
-        """mpiexec ... [what stands before the program] program arguments"""
+        """Returns the words of: mpiexec ... [prefix] program arguments."""
         return [str(self.venv / "bin/mpiexec"), "-n", str(ranks), *before,
                 str(self.program(source)), *args]
 
@@ -61,7 +61,7 @@ def compile_c(compiler, sources, program, env=None):
 
 
 def find_hosts(wanted):
-    """Hosts that are there, in the order wanted; and the names of those that are not."""
+    """Returns the host MPIs that exist, in the requested order, and the names of the others."""
     places = {n: ROOT / "build" / f"venv-{n}" for n in NAMES}
     for item in filter(None, os.environ.get("SLUICE_BENCH_VENVS", "").split(",")):
         name, _, place = item.partition("=")
@@ -71,14 +71,14 @@ def find_hosts(wanted):
 
 
 def steal_ticks():
-    """Ticks in which the hypervisor ran something else, and all ticks."""
+    """Returns the ticks that the hypervisor took, and all ticks."""
     with open("/proc/stat", encoding="ascii") as f:
         ticks = [int(x) for x in f.readline().split()[1:9]]
     return ticks[7], sum(ticks)
 
 
 def launch(cmd, env, limit_s=300, nice=0):
-    """Run one command. Returns (JSON lines, facts of the launch); raises Failed."""
+    """Runs one command. Returns (JSON lines, facts of the launch); raises Failed."""
     steal, total = steal_ticks()
     lines, wall, said = launch_program(cmd, env, limit_s, nice)
     steal1, total1 = steal_ticks()

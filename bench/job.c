@@ -141,6 +141,19 @@ void job_print_run(const struct bench *b, bool pinned)
 		       version, b->ranks, pinned);
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double job_median(double *t, int n)
+{
+	qsort(t, (size_t)n, sizeof(*t), by_value);
+	return n ? t[n / 2] : 0;
+}
+
 /* A launcher may have put this process into a session of its own, and sessions share the machine
  * evenly (autogroup) whatever their processes' niceness is; so both are set. Best effort. */
 void job_set_nice(int value)

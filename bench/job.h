@@ -36,6 +36,8 @@ void job_open(struct bench *b);
 void *job_share(struct bench *b, size_t bytes);
 /* The line that says which MPI this is. Rank 0 prints it. */
 void job_print_run(const struct bench *b, bool pinned);
+/* Sorts t. Returns: the median; 0 of no values. */
+double job_median(double *t, int n);
 void job_set_nice(int value);
 /* How often this process lost its core. */
 long job_lost_core(void);

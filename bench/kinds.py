@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every blocking collective, plain and under Sluice in turn: plain time / Sluice's.
+"""Measures every blocking collective, plain and under Sluice in turn, as plain time / Sluice's time.
 
 bench/kinds.py --library build/dev/src/mpi/libsluice.so --mpi mpich,openmpi --sizes 64K,1M [--force]
 [NAME=VALUE ...]
@@ -53,7 +53,7 @@ def sluice_env(o):
 
 
 def measure(o, host, what, got):
-    """One kind: plain and Sluice in turn, in both orders."""
+    """Measures one collective: plain and Sluice in turn, in both orders."""
     args = [f"what={what}", f"sizes={o.sizes}", f"memory={o.memory}", f"ms={o.ms}", f"calls={o.calls}",
             f"pin={int(o.ranks <= 2)}", f"nice={o.nice}"]
     for i in range(o.rounds):

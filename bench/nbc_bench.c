@@ -304,19 +304,6 @@ static uint64_t sample(struct nbc *n, int kind, size_t bytes, double work_ns, bo
 
 enum { COMM, ALONE, BOTH, OVER, CALL, WAIT, SERIES };
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *t, int n)
-{
-	qsort(t, (size_t)n, sizeof(*t), by_value);
-	return n ? t[n / 2] : 0;
-}
-
 /* Undisturbed samples, as far as there are such; the same number on all ranks. */
 static int sample_comm(struct nbc *n, int kind, size_t bytes, double *out)
 {
@@ -381,7 +368,7 @@ static void measure_work(struct nbc *n, int kind, size_t bytes, double comm, dou
 	int pairs = sample_pairs(n, kind, bytes, calibrated(n, kind, comm * percent / 100), of);
 
 	for (int i = ALONE; i < SERIES; i++)
-		m[i] = median(of[i], pairs) / 1e3;
+		m[i] = job_median(of[i], pairs) / 1e3;
 	comm /= 1e3;
 	if (n->b.rank == last(n))
 		printf("{\"what\": \"%s\", \"bytes\": %zu, \"percent\": %.0f, \"comm_us\": %.2f, "
@@ -405,7 +392,7 @@ static void measure(struct nbc *n, int kind, size_t bytes)
 		sample(n, kind, bytes, 0, true, &disturbed);
 	for (int i = 0; i < n->percent_count; i++) {
 		n->disturbed = 0;
-		comm = median(of[COMM], sample_comm(n, kind, bytes, of[COMM]));
+		comm = job_median(of[COMM], sample_comm(n, kind, bytes, of[COMM]));
 		measure_work(n, kind, bytes, comm, (double)n->works_percent[i], of);
 	}
 	for (int i = 0; i < SERIES; i++)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables from the records of bench/run; run by itself it prints those of earlier runs."""
+"""Prints tables from the records of bench/run; as a program, from those of earlier runs."""
 import argparse
 import json
 import statistics
@@ -43,7 +43,7 @@ def size_text(n):
 
 
 def targets(section, what, ranks, n, state, cma):
-    """The requirement of issue 2: a list of (against, least ratio); against is own or fastest."""
+    """Returns the requirements as a list of (against, least ratio); against is own or fastest."""
     if section in ("bcast", "huge") and what == "bcast" and n >= 64 * KIB:
         out = [("own", 1.2 if n == 64 * KIB else 1.0)] if n < 256 * KIB else \
             [("fastest", 1.5 if n == 64 * MIB else 2.0)]
@@ -60,7 +60,7 @@ def targets(section, what, ranks, n, state, cma):
 
 
 def verdict(values, low, high, wanted):
-    """pass or miss for each target; ? when the pairs do not agree about the first."""
+    """Returns pass or miss for each target; ? when the pairs disagree about the first."""
     out = []
     for against, least in wanted:
         value = values.get(against)
@@ -74,12 +74,12 @@ def verdict(values, low, high, wanted):
 
 
 def is_disturbed(r):
-    """With a core for each rank, did one lose it often enough to move the median?"""
+    """Returns whether a rank with a core of its own lost it often enough to move the median."""
     return r["ranks"] <= 2 and r.get("lost_core", 0) > r["samples"] / 10
 
 
 class Cells:
-    """Records by (what, ranks, bytes): medians of each state, pairs of the same round."""
+    """Groups records by (what, ranks, bytes): medians of each state, pairs of the same round."""
 
     def __init__(self, records):
         self.cells = defaultdict(dict)  # key + (host or kernel, side, state) -> round -> record
@@ -107,7 +107,7 @@ class Cells:
         return statistics.median(r[STATISTIC] for r in used) if used else None
 
     def ratios(self, key, host, state):
-        """plain / Sluice of the rounds in which both saw this state; and how many there were."""
+        """Returns plain / Sluice of the rounds in which both saw this state, and their number."""
         plain, ours = (self.cells.get(key + (host, s, state), {}) for s in ("plain", "sluice"))
         pairs = [(plain[n], ours[n]) for n in plain if n in ours and ours[n][STATISTIC]]
         calm = [p for p in pairs if not any(map(is_disturbed, p))]
@@ -131,7 +131,7 @@ def table(rows):
 
 
 def number(x, digits=4):
-    """`digits` digits that mean something."""
+    """Returns x with `digits` significant digits."""
     if x is None:
         return "-"
     if x == 0:
@@ -220,7 +220,7 @@ def section(name, sentence, records, hosts):
 
 
 def any_section(name, records, hosts):
-    """The text of one section, whoever knows how to print it."""
+    """Returns the text of one section."""
     import early_report
     import early_sections
     import run_sections
@@ -242,7 +242,7 @@ def about(m):
 
 
 def summary(failures, path, printed):
-    """printed: the sections' text, whose verdicts are counted."""
+    """Counts the verdicts in `printed`, the text of the sections."""
     misses = [" ".join(x.split()) for x in printed.splitlines() if "MISS" in x or "WRONG" in x]
     lines = ["", f"verdicts: {printed.count(' pass')} pass, {printed.count(' MISS')} MISS"]
     lines += ["  " + m for m in misses]

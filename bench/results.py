@@ -27,7 +27,7 @@ PAPER_PARTS = (('bcast_compute', 'Bcast + computation', '77 %', '79 %'),
 
 
 def short(version):
-    """'MPICH 5.0.2' of what the libraries say of themselves."""
+    """Returns a name like 'MPICH 5.0.2' from the version text of a library."""
     found = re.search(r'(MPICH|Open MPI|Intel\(R\) MPI)\D*([\d.]+)', version)
     return f'{found.group(1).replace("(R)", "")} {found.group(2).rstrip(".")}' if found else version
 
@@ -55,7 +55,7 @@ def gain(result, side):
 
 
 def side_cell(result, side):
-    """The time of a side, and its speed relative to the host MPI alone."""
+    """Returns the time of a side, and its speed relative to the host MPI alone."""
     if not result or side not in result['sides']:
         return '-'
     found = gain(result, side)
@@ -63,7 +63,7 @@ def side_cell(result, side):
 
 
 def group_rows(runs, results):
-    """results: those of any of the runs that are one line of a plot, by key."""
+    """results: results of any run that form one line of a plot, by key."""
     rows = [['', *(head for run in runs
                    for head in (f'{short(run["mpi"]["version"])} alone', *sides_of(run)))]]
     for key, some in results.items():
@@ -107,7 +107,7 @@ def limit_rows(runs, group):
 
 
 def best(run, scenario, what, timed, side):
-    """The largest reduction of time in %, over the sizes, as the paper gives it."""
+    """Returns the largest reduction of time over the sizes, in %, as the paper gives it."""
     found = [1 - 1 / r['ratios'][side]['value'] for r in results_of(run, scenario)
              if r['what'] == what and r['timed'] == timed and side in r['ratios']]
     return f'up to {100 * max(found):.0f} %' if found else '-'
@@ -135,7 +135,7 @@ def paper_text(runs):
 
 
 def losses(runs):
-    """The cases that are slower with confidence, and those that are faster."""
+    """Returns the cases that are slower with confidence, and those that are faster."""
     rows, faster, whole = [], 0, 0
     for run in runs:
         for s in run['scenarios']:
@@ -156,7 +156,7 @@ def losses(runs):
 
 
 def merged(runs):
-    """One run for each MPI: of each scenario what was measured in more rounds."""
+    """Returns one run for each MPI: of each scenario the measurement with more rounds."""
     out = {}
     for run in runs:
         have = out.setdefault(run['mpi']['version'], {**run, 'scenarios': []})
@@ -172,7 +172,7 @@ def lasted(seconds):
 
 
 def state_text(files):
-    """The limits of the figures."""
+    """Returns the section about the limits of the figures."""
     troubled = [f for f in files if f['machine']['disturbed']]
     if not troubled:
         return 'Nothing else ran on the machine meanwhile, as far as it tells (see the load of each run).'

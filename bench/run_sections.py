@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The measurements of bench/run, by section; in full, and in about two minutes."""
+"""Defines the measurements of bench/run by section, in full and for two minutes."""
 
 SMALL = "8,64,512,4K,16K"
 LARGE = "32K,64K,128K,256K,1M,4M,16M,64M"

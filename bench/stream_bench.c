@@ -151,19 +151,6 @@ static uint64_t sample(struct stream *s, size_t bytes, bool *out_disturbed)
 	return slowest;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *t, int n)
-{
-	qsort(t, (size_t)n, sizeof(*t), by_value);
-	return n ? t[n / 2] : 0;
-}
-
 static void measure(struct stream *s, size_t bytes)
 {
 	double *alone = job_memory((size_t)s->samples * 8),
@@ -180,8 +167,8 @@ static void measure(struct stream *s, size_t bytes)
 		alone[count] = x;
 		beside[count++] = y;
 	}
-	a = median(alone, count);
-	b = median(beside, count);
+	a = job_median(alone, count);
+	b = job_median(beside, count);
 	own = (double)s->passes * TRIAD_ARRAYS * (double)s->array_bytes;
 	moved = (s->shared ? s->b.ranks : 1) * REDUCE_PASSES * (double)bytes;
 	if (s->b.rank == last(s))

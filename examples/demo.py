@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run flight_delays.py plain and under Sluice in turn; same results? how long? (see demo.sh)"""
+"""Runs flight_delays.py plain and under Sluice in turn, and compares results and times (see demo.sh)."""
 import argparse
 import filecmp
 import json
@@ -27,7 +27,7 @@ def arguments():
 
 
 def run(before, ranks, out, times):
-    """One launch: what it printed, its seconds by phase, and from start to end."""
+    """Runs one launch. Returns its output, its seconds by phase, and from start to end."""
     cmd = ["mpiexec", "-n", str(ranks), *before, sys.executable, str(PROGRAM),
            "--out", str(out), "--times", str(times)]
     t0 = time.monotonic()
@@ -39,7 +39,7 @@ def run(before, ranks, out, times):
 
 
 def figures(times, whole):
-    """One launch in figures: {what: value}; ms of the median iteration, then whole seconds."""
+    """Returns the figures of one launch: {what: value}; ms of the median iteration, then whole seconds."""
     out = {what: statistics.median(values) * 1e3 for what, values in times["seconds"].items()}
     out["all iterations"] = sum(map(sum, times["seconds"].values()))
     out["start to end"] = whole

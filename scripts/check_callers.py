@@ -27,7 +27,7 @@ ABI = re.compile(r'_(?:mpich|ompi|std)$')
 
 
 def defined(build):
-    """Functions with external linkage in the objects of src/ and tools/."""
+    """Returns the functions with external linkage in the objects of src/ and tools/."""
     objects = [path for place in ('src', 'tools') for path in (build / place).rglob('*.o')]
     done = subprocess.run(['nm', '--defined-only', *objects], capture_output=True, text=True, check=True)
     found = set()
@@ -40,13 +40,13 @@ def defined(build):
 
 
 def exported(root):
-    """Functions that public headers declare: programs call them."""
+    """Returns the functions that public headers declare: programs call them."""
     text = ''.join(path.read_text() for path in (root / 'include').rglob('*.h'))
     return set(re.findall(r'\b(\w+)\(', text))
 
 
 def uses(root):
-    """Names that stand on a line which is no definition and no prototype."""
+    """Returns the names on lines that are no definition and no prototype."""
     found = set()
     for place in PRODUCT:
         for path in (root / place).rglob('*'):

@@ -37,7 +37,7 @@ class Rules:
         self.check_acyclic(path)
 
     def folder_of(self, parts):
-        """The longest of a path's folders that has rules: of goal/sched/run.c, goal/sched."""
+        """Returns the longest folder of a path that has rules: goal/sched for goal/sched/run.c."""
         names = ['/'.join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]
         return next((name for name in names if name in self.edges), parts[0])
 

@@ -18,7 +18,7 @@ NAMED = re.compile(r'\b(?:doc|results)/[\w/.-]*\w\.md\b')
 
 
 def anchors(text):
-    """Anchors of the headings of a page, as web pages make them."""
+    """Returns the anchors of the headings of a page, as web pages make them."""
     heads = re.findall(r'^#+ (.*)$', text, re.M)
     return {re.sub(r'[^\w\- ]', '', head.lower()).replace(' ', '-') for head in heads}
 

@@ -21,7 +21,7 @@ PLACES = ('src', 'include', 'tools', 'test', 'bench', 'examples', 'scripts', 'de
 
 
 def sources(root):
-    """Files that git knows or would add; everything where there is no git."""
+    """Returns the files that git knows or would add; without git, all files."""
     try:
         out = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard', '--', *PLACES], cwd=root,
                              check=True, capture_output=True, text=True).stdout.splitlines()
@@ -40,7 +40,7 @@ def is_source(path):
 
 
 def functions(lines):
-    """(name, first line, length) of each C function in kernel layout: braces in column one."""
+    """Yields (name, first line, length) of each C function in kernel layout: braces in column one."""
     start = None
     for number, line in enumerate(lines, 1):
         if line.startswith('{') and start is None:

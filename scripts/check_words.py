@@ -39,7 +39,7 @@ class Glossary:
         self.begin = re.compile(rf'(?:{"|".join(self.begins)})\b')
 
     def retired(self, name):
-        """The first retired word in an identifier, or None."""
+        """Returns the first retired word in an identifier, or None."""
         return next((word for word in name.lower().split('_') if word in self.terms), None)
 
 
@@ -67,7 +67,7 @@ def folder_of(rel):
 
 
 def comments_of(path, text):
-    """(offset, words) of each comment and docstring."""
+    """Yields (offset, words) of each comment and docstring."""
     if path.suffix in C_ENDINGS:
         for match in C_COMMENT.finditer(STRING.sub(lambda m: '"' + ' ' * (len(m.group()) - 2) + '"', text)):
             yield match.start(), match.group().lstrip('/* \t\n')
@@ -85,7 +85,7 @@ def comments_of(path, text):
 
 
 def names_of(path, text):
-    """(offset, identifier) in C code, without comments and strings."""
+    """Yields (offset, identifier) in C code, without comments and strings."""
     if path.suffix in C_ENDINGS:
         blank = re.compile(f'{C_COMMENT.pattern}|{STRING.pattern}', re.S)
         code = blank.sub(lambda m: re.sub(r'[^\n]', ' ', m.group()), text)

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 
 
 def durations(path):
-    """(seconds, test file, test) of each test in a JUnit file."""
+    """Yields (seconds, test file, test) of each test in a JUnit file."""
     for case in ET.parse(path).getroot().iter('testcase'):
         if case.get('name') is None:  # an interrupted run
             continue

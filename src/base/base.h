@@ -112,7 +112,7 @@ struct base_options {
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
-	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
+	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER; below 0: by cost */
 	uint64_t region_adopt_min_bytes; /* region_adopt_min: least bytes to adopt */
 	int64_t region_max;             /* region_max: adopted regions at a time */
 	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address space for peers */
@@ -288,6 +288,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
+	X(BYTES_ADOPTED, "bytes_adopted", "bytes adopted")                                         \
+	X(ADOPT_US, "adopt_us", "microseconds spent on adopting")                                  \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \
 	X(UNADOPTED, "unadopted", "regions returned to private memory")                            \
 	X(EVICTED, "evicted", "regions returned because the cache was full")                       \

@@ -79,8 +79,9 @@ struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_MEMORY
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds,
 	     "How peers reach a buffer; auto takes the best that works between them", SHARED),
-	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",
-	    "Uses of a buffer before its memory is adopted", TUNED),
+	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", -1, 1000000, "uses",
+	    "Uses of a buffer before its memory is adopted; -1 decides by what adopting costs and saves",
+	    TUNED),
 	BYTES("SLUICE_REGION_ARENA", region_arena_bytes, "64G", 64 * MIB, 4 * TIB,
 	      "Address space in which a rank offers memory to its peers", SHARED),
 	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds,

@@ -16,11 +16,10 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 {
 	struct node_group *g = r->comm->group;
 	uint64_t since_ns = 0;
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	enum run_need need;
 	int ret;
 
-	node_wait_init(&w);
 	for (;;) {
 		ret = r->kind->step(r, copy);
 		need = r->remaining ? r->kind->need(r, all_come) : NOT_NEEDED;

@@ -305,10 +305,9 @@ int wait_step(struct exec_run *r, struct node_wait *w)
 static int run_to_end(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	int ret = 0;
 
-	node_wait_init(&w);
 	while (r->remaining) {
 		ret = r->kind->step(r, EXEC_COPY_ALL);
 		if (!ret)

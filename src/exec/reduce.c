@@ -410,7 +410,7 @@ static bool are_all_claimed(const struct exec_run *r)
 	return true;
 }
 
-static unsigned poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
+static unsigned poll_facts(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
 {
 	int ret = check_all(r);
 	uint64_t at;
@@ -459,6 +459,6 @@ const struct run_ops reduction_ops = {
 	.each_range = each_range,
 	.advance = advance,
 	.fetch = fetch,
-	.poll = poll,
+	.poll = poll_facts,
 	.work_bytes = work_bytes,
 };

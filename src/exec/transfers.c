@@ -227,7 +227,7 @@ static int fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_i
 	return ret < 0 || *out_is_complete ? ret : advance(r);
 }
 
-static unsigned poll(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
+static unsigned poll_facts(struct exec_run *r, uintptr_t start, uintptr_t end, unsigned facts)
 {
 	for (uint32_t i = 0; facts && i < r->op_count; i++) {
 		const struct xfer_view *v;
@@ -289,6 +289,6 @@ const struct run_ops transfers_ops = {
 	.each_range = each_range,
 	.advance = advance,
 	.fetch = fetch,
-	.poll = poll,
+	.poll = poll_facts,
 	.work_bytes = work_bytes,
 };

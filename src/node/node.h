@@ -107,16 +107,15 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
 /* ---- waiting ----------------------------------------------------------------------------- */
 
 /*
- * The state of one wait. A rank polls for work, and when there is none calls node_wait(), which
- * spins, then yields, then sleeps. Whoever fulfils a condition that a rank may wait for publishes
- * it with a release store, then calls node_wake().
+ * The state of one wait, zeroed at its begin. A rank polls for work, and when there is none calls
+ * node_wait(), which spins, then yields, then sleeps. Whoever fulfils a condition that a rank may
+ * wait for publishes it with a release store, then calls node_wake().
  */
 struct node_wait {
 	uint64_t since_ns, checked_ns, called_ns;
 	uint32_t idle, wakes;
 	bool armed;
 };
-static inline void node_wait_init(struct node_wait *w) { *w = (struct node_wait){ 0 }; }
 /* Returns: true now and then once the wait has lasted some microseconds. */
 bool node_wait_is_long(const struct node_wait *w);
 /* Restarts the wait with spinning, after progress. */

@@ -2,6 +2,7 @@
 /* How peers reach a buffer, when a buffer is adopted, how long messages are cut. */
 #include "policy/policy.h"
 
+#define PROBE_BYTES ((uint64_t)64 << 10) /* vm_ns and copy_ns are times of so many bytes */
 #define PIECE_MAX ((uint64_t)256 << 20)
 #define PIECE_MIN ((uint64_t)1 << 20)
 
@@ -19,6 +20,16 @@ bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 	 * copy at the kernel's speed. A staged byte takes the time of one copy, as the copies in
 	 * and out overlap. */
 	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
+}
+
+void policy_copy_rates(const struct policy_group *g, uint32_t *out_private_ps,
+		       uint32_t *out_mapped_ps)
+{
+	/* without process_vm_*, bytes are copied into staging memory and out of it */
+	uint64_t private_ns = g->vm_ns ? g->vm_ns : 2 * (uint64_t)g->copy_ns;
+
+	*out_private_ps = (uint32_t)(private_ns * 1000 / PROBE_BYTES);
+	*out_mapped_ps = (uint32_t)((uint64_t)g->copy_ns * 1000 / 2 / PROBE_BYTES);
 }
 
 enum region_intent policy_intent(int64_t region_kind, bool is_shared)

@@ -30,6 +30,11 @@ struct policy_group {
  * ranks. */
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
+/* Sets picoseconds per byte of a copy from or to memory that is not adopted, and from or to adopted
+ * memory, which two ranks share. */
+void policy_copy_rates(const struct policy_group *g, uint32_t *out_private_ps,
+		       uint32_t *out_mapped_ps);
+
 /* Returns: whether to adopt a buffer at once, after enough uses, or never. is_shared: another
  * thread or an incoming message may write between the buffer's parts. */
 enum region_intent policy_intent(int64_t region_kind, bool is_shared);

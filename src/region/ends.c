@@ -95,7 +95,7 @@ int ends_make_private(struct region *r)
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
 	r->state = REGION_RETURNED;
-	reuse_note_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
+	reuse_note_lifetime(base_round_up(r->first, OS_PAGE), r->end - r->start, pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 
@@ -166,7 +166,7 @@ void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 		region_table.lost |= r->state == REGION_ACTIVE;
 	}
 	if (below >= above) {
-		r->end = r->last = start;
+		r->end = r->last = r->whole_end = r->whole_last = start;
 	} else {
 		r->offset += end - r->start;
 		r->start = r->first = end;

@@ -77,6 +77,13 @@ bool peek_covers(uintptr_t start, uintptr_t end)
 	       r.state == REGION_ACTIVE && peek_is_valid(version);
 }
 
+uint64_t peek_prefix(uintptr_t start, uintptr_t end)
+{
+	struct region r;
+
+	return peek_find(start, &r) && r.start <= start && r.end < end ? r.end - start : 0;
+}
+
 /* A thread is about to fork: no region may be pinned. */
 RACY static bool is_forking(void) { return *(volatile int *)&region_table.forks; }
 

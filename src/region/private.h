@@ -89,10 +89,18 @@ int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot);
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 
 /* ---- reuse.c: which buffers are worth adopting ------------------------------------------- */
-/* Counts a use. Returns: whether there were enough; then, if is_spent, counting starts again. */
-bool reuse_count(uintptr_t start, uint64_t bytes, bool is_spent);
+/* Does the cost of adoption decide, rather than a fixed number of uses? */
+static inline bool reuse_is_by_cost(void) { return base_opt.region_adopt_after < 0; }
+/*
+ * Counts a use of a buffer, whose first `adopted` bytes are adopted. Returns: how many of the
+ * other bytes to adopt now. is_spent: with a fixed number of uses, counting starts again after it.
+ */
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_spent);
+/* Adopting `bytes` of the buffer at `start` took so long. */
+void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns);
 void reuse_forget(uintptr_t start); /* another buffer lies there now */
-void reuse_note_lifetime(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
+/* A region ended after `uses` uses; 0: it was never complete. */
+void reuse_note_lifetime(uintptr_t start, uint64_t bytes, uint64_t uses);
 
 /* ---- table.c ----------------------------------------------------------------------------- */
 
@@ -105,6 +113,8 @@ enum region_state {
 struct region {
 	uintptr_t start, end;
 	uintptr_t first, last; /* the program's data; outside it only an allocator's (blocks.h) */
+	/* the end and the last byte that it grows to, piece by piece; `end` and `last` when complete */
+	uintptr_t whole_end, whole_last;
 	uint64_t offset; /* in the arena, of start */
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
 	struct region_extent extent;
@@ -164,6 +174,8 @@ void pins_reset_locked(void);
 bool peek_overlaps(uintptr_t start, uintptr_t end);
 /* Does one region hold all of the range? A hint: the mapping is not checked. */
 bool peek_covers(uintptr_t start, uintptr_t end);
+/* Bytes of the range that one region holds from `start` on. A hint. */
+uint64_t peek_prefix(uintptr_t start, uintptr_t end);
 /* Finds and pins the region that holds all of the range. Returns: false: look it up with the lock.
  * */
 bool peek_region(uintptr_t start, uintptr_t end, struct region *out);

@@ -109,7 +109,7 @@ static inline void region_desc_pages(const struct region_desc *d, uintptr_t *out
 }
 
 enum region_intent {
-	REGION_USE,    /* count this use, adopt after enough uses */
+	REGION_USE,    /* count this use, adopt what the uses have earned (reuse.c) */
 	REGION_FORCE,  /* adopt now if that is possible */
 	REGION_LOOKUP, /* adopt nothing */
 };
@@ -122,10 +122,15 @@ enum region_intent {
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out);
 /*
- * Counts a use of [buf, buf+bytes) and adopts nothing. Returns: whether the buffer is adopted, or
- * was used so often that region_describe() would adopt it. A hint: the mapping is not checked.
+ * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses have
+ * earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
+ * nothing and returns whether the buffer is adopted or region_describe() would adopt it. A hint:
+ * the mapping is not checked. Context: as region_describe().
  */
-bool region_is_reused(const void *buf, uint64_t bytes);
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent);
+/* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
+ * picoseconds. */
+void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);
 /* Unpins the region of a descriptor of region_describe(). */
 void region_release(const struct region_desc *d);
 

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which buffers are worth adopting. Adopting costs about as much as several copies, so a buffer is
- * adopted after enough uses (SLUICE_REGION_ADOPT_AFTER). Each time that its region ends after few
- * uses, it needs twice as many uses the next time. So a program that allocates, broadcasts and
- * frees in a loop is not adopted in vain; when the hooks report its allocations, never.
+ * Which buffers are worth adopting, and how much of one at a time. Adopting a byte costs as much as
+ * several copies of it, and saves a part of each later copy. A buffer earns its adoption by its
+ * uses:
+ *
+ *   saved   what its uses would have saved, had it been adopted. A buffer is adopted when that has
+ *           reached the price: ski rental, which costs at most twice the optimum
+ *   budget  1/25 of the time that the uses of all buffers take that are not adopted. Adoption
+ *           spends no more than that, so a loop of calls takes at most 1.04 times as long, however
+ *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
+ *
+ * The price of a byte is measured at each adoption in this process: fresh pages or pages of the
+ * pool, huge pages or not. Times of uses are estimates from measured copy rates, not times of
+ * calls: late partners and noise do not decide. Each time that a region ends before it has repaid
+ * its price, the buffer at its address has to save twice as much before the next adoption. So a
+ * program that allocates, broadcasts and frees in a loop is not adopted in vain; when the hooks
+ * report its allocations, never. SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a
+ * number of uses instead.
  *
  * Called at every use of a buffer that is not adopted, so without the folder's lock, which costs
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
@@ -14,19 +27,31 @@
 
 #define REUSE_SETS 256
 #define REUSE_WAYS 4
-#define REUSE_INTERVAL_MAX 4096 /* times as many uses as for a new buffer */
+#define REUSE_INTERVAL_MAX 4096 /* times as much as a new buffer has to save */
 #define REUSE_SMALL_BYTES ((uint64_t)256 << 10)
-#define LIFETIME_USES_MIN 6 /* after so many uses adopting has paid off */
+#define LIFETIME_USES_MIN 6 /* with a fixed number of uses: after so many adoption has paid off */
+
+#define BUDGET_SHARE 25
+#define PIECE_MAX ((uint64_t)4 << 20) /* adopted at a time: a call is not late by more than that */
+#define FIXED_NS 30000u /* of one adoption: system calls, TLB shootdowns */
+/* Until the first measurement: picoseconds per byte. */
+#define PRICE_PS 600u
+#define PRIVATE_PS 100u
+#define MAPPED_PS 40u
 
 struct use_count {
 	uintptr_t start; /* page number of the first whole page, 0: free */
 	uint64_t bytes;
 	uint32_t uses, interval; /* interval: as struct backoff has it */
+	uint64_t saved_ns;
 	uint64_t last;
 };
 static struct use_count counts[REUSE_SETS][REUSE_WAYS];
 static uint64_t use_clock;
 static _Atomic bool is_busy;
+
+static _Atomic uint32_t private_ps = PRIVATE_PS, mapped_ps = MAPPED_PS, price_ps = PRICE_PS;
+static _Atomic int64_t budget_ns; /* below 0: an adoption was dearer than expected */
 
 static bool table_try_begin(void)
 {
@@ -56,36 +81,114 @@ static struct use_count *count_find(uintptr_t start)
 	return victim;
 }
 
-/* Counts a use. Returns: whether there were enough. */
-static bool count_use(struct use_count *s, uint64_t bytes)
+/* How many times the price a buffer has to save, after regions at its address that did not repay. */
+static uint64_t times(const struct use_count *s) { return base_max_u64(s->interval, 1); }
+
+static void forget_uses(struct use_count *s)
+{
+	s->uses = 0;
+	s->saved_ns = 0;
+}
+
+/* ---- prices ------------------------------------------------------------------------------ */
+
+static uint64_t ns_of(uint64_t bytes, const _Atomic uint32_t *ps)
+{
+	return bytes * atomic_load_explicit(ps, memory_order_relaxed) / 1000;
+}
+
+static uint64_t saved_by_a_use(uint64_t bytes)
+{
+	uint64_t private = ns_of(bytes, &private_ps), mapped = ns_of(bytes, &mapped_ps);
+
+	return private > mapped ? private - mapped : 0;
+}
+
+static uint64_t price_of(uint64_t bytes) { return FIXED_NS + ns_of(bytes, &price_ps); }
+
+void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte)
+{
+	atomic_store_explicit(&private_ps, private_ps_per_byte, memory_order_relaxed);
+	atomic_store_explicit(&mapped_ps, mapped_ps_per_byte, memory_order_relaxed);
+}
+
+/* One measurement moves the price by a factor of two at most: a thread may lose its CPU meanwhile. */
+static void learn_price(uint64_t bytes, uint64_t ns)
+{
+	uint32_t old = atomic_load_explicit(&price_ps, memory_order_relaxed);
+	uint64_t now = (ns > FIXED_NS ? ns - FIXED_NS : 0) * 1000 / bytes;
+
+	now = base_min_u64(base_max_u64(now, old / 4), (uint64_t)old * 4);
+	now = ((uint64_t)old * 2 + now) / 3;
+	atomic_store_explicit(&price_ps, (uint32_t)base_min_u64(base_max_u64(now, 10), 1000000),
+			      memory_order_relaxed);
+}
+
+/* ---- uses -------------------------------------------------------------------------------- */
+
+/* SLUICE_REGION_ADOPT_AFTER: the gain of a use shrinks with the size, the cost of the system calls
+ * does not. */
+static bool has_enough_uses(const struct use_count *s, uint64_t bytes)
 {
 	uint64_t needed = (uint64_t)base_opt.region_adopt_after;
 
+	if (bytes < REUSE_SMALL_BYTES)
+		needed *= REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE);
+	return s->uses > needed * times(s);
+}
+
+/* The bytes that both accounts pay for now, at most PIECE_MAX; 0 when less than that and less than
+ * the whole buffer. */
+static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
+{
+	uint64_t piece = base_min_u64(remaining, PIECE_MAX), price = price_of(piece);
+	int64_t budget = atomic_load_explicit(&budget_ns, memory_order_relaxed);
+
+	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
+}
+
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_spent)
+{
+	uint64_t remaining = bytes > adopted ? bytes - adopted : bytes, earned = 0;
+	struct use_count *s;
+
+	if (!table_try_begin())
+		return 0;
+	s = count_find(start);
 	s->last = ++use_clock;
 	/* a longer buffer at the same address is another buffer; a shorter one is contained */
 	if (bytes > s->bytes)
-		s->uses = 0;
+		forget_uses(s);
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
-	/* the gain of a use shrinks with the size, the cost of the system calls does not */
-	if (bytes < REUSE_SMALL_BYTES)
-		needed *= REUSE_SMALL_BYTES / base_max_u64(bytes, OS_PAGE);
-	return s->uses > needed * base_max_u64(s->interval, 1);
-}
-
-bool reuse_count(uintptr_t start, uint64_t bytes, bool is_spent)
-{
-	struct use_count *s;
-	bool earned;
-
-	if (!table_try_begin())
-		return false;
-	s = count_find(start);
-	earned = count_use(s, bytes);
-	if (earned && is_spent)
-		s->uses = 0;
+	if (reuse_is_by_cost()) {
+		atomic_fetch_add_explicit(&budget_ns,
+					  (int64_t)(ns_of(bytes, &private_ps) / BUDGET_SHARE),
+					  memory_order_relaxed);
+		s->saved_ns += saved_by_a_use(bytes);
+		earned = bytes_paid(s, remaining);
+	} else if (has_enough_uses(s, bytes)) {
+		earned = bytes;
+		if (is_spent)
+			s->uses = 0;
+	}
 	table_end();
 	return earned;
+}
+
+void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns)
+{
+	struct use_count *s;
+
+	base_count(BASE_CTR_BYTES_ADOPTED, bytes);
+	base_count(BASE_CTR_ADOPT_US, ns / 1000);
+	learn_price(bytes, ns);
+	atomic_fetch_sub_explicit(&budget_ns, (int64_t)ns, memory_order_relaxed);
+	if (!table_try_begin())
+		return;
+	s = count_find(start);
+	s->saved_ns -= base_min_u64(s->saved_ns, ns * times(s));
+	table_end();
 }
 
 void reuse_forget(uintptr_t start)
@@ -97,20 +200,21 @@ void reuse_forget(uintptr_t start)
 		return;
 	for (int i = 0; i < REUSE_WAYS; i++)
 		if (set[i].start == page)
-			set[i].uses = 0;
+			forget_uses(&set[i]);
 	table_end();
 }
 
-void reuse_note_lifetime(uintptr_t start, uint64_t uses)
+void reuse_note_lifetime(uintptr_t start, uint64_t bytes, uint64_t uses)
 {
+	bool is_repaid = reuse_is_by_cost() ? uses * saved_by_a_use(bytes) >= price_of(bytes) :
+					      uses >= LIFETIME_USES_MIN;
 	struct use_count *s;
 
 	if (!table_try_begin())
 		return;
 	s = count_find(start);
 	s->last = ++use_clock;
-	s->uses = 0;
-	s->interval = uses < LIFETIME_USES_MIN ?
-			      backoff_longer(s->interval, 2, REUSE_INTERVAL_MAX) : 0;
+	forget_uses(s);
+	s->interval = is_repaid ? 0 : backoff_longer(s->interval, 2, REUSE_INTERVAL_MAX);
 	table_end();
 }

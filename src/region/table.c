@@ -17,6 +17,7 @@
 /* A buffer, and the whole pages inside it. */
 struct buffer { uintptr_t start, end, in_start, in_end; };
 
+#define WHOLE UINT64_MAX /* bytes to adopt: all that remain, and the edge pages */
 #define RECENT_USES 32 /* a region with a use among the last 32 of all is not replaced partly */
 
 _Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
@@ -78,7 +79,8 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		reuse_note_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
+		reuse_note_lifetime(base_round_up(r->first, OS_PAGE), r->end - r->start,
+				    pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* otherwise peers may still write to the extent */
@@ -278,9 +280,9 @@ static int fill_locked(struct region *r)
 static struct region choose_pages(const struct buffer *b)
 {
 	struct region r = { .start = b->in_start,
-			    .end = b->in_end,
 			    .first = b->in_start,
-			    .last = b->in_end,
+			    .whole_end = b->in_end,
+			    .whole_last = b->in_end,
 			    .state = REGION_ACTIVE };
 	uint64_t owned;
 
@@ -289,10 +291,12 @@ static struct region choose_pages(const struct buffer *b)
 		r.start = base_round_down(b->start, OS_PAGE);
 		r.first = b->start;
 		if (owned == b->end - b->start) {
-			r.end = base_round_up(b->end, OS_PAGE);
-			r.last = b->end;
+			r.whole_end = base_round_up(b->end, OS_PAGE);
+			r.whole_last = b->end;
 		}
 	}
+	r.end = r.whole_end;
+	r.last = r.whole_last;
 	return r;
 }
 
@@ -302,10 +306,66 @@ static struct rules_known known_facts(const struct buffer *b, const struct regio
 				     .is_static = rules_is_static(r->start, r->end) };
 }
 
-static struct region *adopt_locked(const struct buffer *b)
+/* Ends r after about `bytes` more than it has, where a huge page ends, or where the buffer does. */
+static void extend(struct region *r, uintptr_t from, uint64_t bytes)
 {
+	uintptr_t end = bytes < r->whole_end - from ? base_round_down(from + bytes, OS_HUGE) : from;
+
+	if (end <= from) {
+		r->end = r->whole_end;
+		r->last = r->whole_last;
+	} else {
+		r->end = r->last = end;
+	}
+}
+
+/* The region of the first part of the pages that `whole` describes, or NULL. */
+static struct region *find_part(const struct region *whole)
+{
+	struct region *r = &region_table.at[table_find(whole->start)];
+
+	if (r == &region_table.at[region_table.n] || r->start != whole->start ||
+	    r->first != whole->first || r->whole_end != whole->whole_end || r->end == r->whole_end ||
+	    r->state != REGION_ACTIVE || r->ticket || r->retired || pins_is_doomed(r))
+		return NULL;
+	return r;
+}
+
+/*
+ * Adopts the next `bytes` bytes of a buffer of which r holds the first part. The lock is held, as r
+ * must not end meanwhile: the caller limits `bytes` to some milliseconds' work.
+ */
+static int grow_locked(struct region *r, uint64_t bytes, const struct rules_known *known)
+{
+	struct region more = *r;
+	struct region_extent e = { .offset = r->offset + (r->end - r->start) - r->end % REGION_UNIT };
+	uint64_t offset = r->offset + (r->end - r->start);
+	bool huge;
+	int ret;
+
+	extend(&more, r->end, bytes);
+	region_table.overlaps = 0;
+	table_each_overlap(r->end, more.end, visit_count);
+	if (region_table.overlaps || rules_refusal_locked(r->end, more.end, known))
+		return -EBUSY;
+	huge = arena_is_huge_locked(offset, more.end - r->end);
+	ret = pages_adopt(r->end, more.end - r->end, &e, &huge);
+	if (ret)
+		return ret;
+	if (huge)
+		arena_set_huge_locked(offset, more.end - r->end);
+	r->end = more.end;
+	r->last = more.last;
+	table_publish_bounds();
+	return 0;
+}
+
+/* Adopts about `bytes` bytes more of b. Returns: its region; NULL while that holds a part of b. */
+static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
+{
+	uint64_t begin_ns = os_now_ns(), before = 0;
 	struct rules_known known;
-	struct region r, *found;
+	struct region r, *found, *part;
 	const char *why = NULL;
 	uintptr_t start, end;
 	int ret;
@@ -319,6 +379,14 @@ static struct region *adopt_locked(const struct buffer *b)
 	found = lookup_locked(b->in_start, b->in_end);
 	if (found || region_table.forks) /* another thread was faster */
 		return found;
+	part = find_part(&r);
+	if (part) {
+		before = part->end - part->start;
+		if (grow_locked(part, bytes, &known))
+			goto refused;
+		reuse_pay(b->in_start, part->end - part->start - before, os_now_ns() - begin_ns);
+		return lookup_locked(b->in_start, b->in_end);
+	}
 	if (is_contended(start, end))
 		goto refused;
 	table_each_overlap(start, end, visit_private);
@@ -332,6 +400,7 @@ static struct region *adopt_locked(const struct buffer *b)
 	ret = arena_extent_get_locked(start % REGION_UNIT + (end - start), false, &r.extent);
 	if (ret)
 		goto refused;
+	extend(&r, start, bytes);
 	r.offset = r.extent.offset + start % REGION_UNIT;
 	r.inode = arena_inode_locked();
 	r.id = pins_open_locked();
@@ -339,36 +408,49 @@ static struct region *adopt_locked(const struct buffer *b)
 	if (ret) {
 		pins_close_locked(r.id);
 		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s",
-			 (size_t)(end - start), strerror(-ret));
+			 (size_t)(r.end - r.start), strerror(-ret));
 		arena_extent_put_locked(&r.extent, false);
 		goto refused;
 	}
 	base_count(BASE_CTR_ADOPTED, 1);
+	reuse_pay(b->in_start, r.end - r.start, os_now_ns() - begin_ns);
 	return lookup_locked(b->in_start, b->in_end);
 refused:
 	base_count(BASE_CTR_ADOPT_REFUSED, 1);
-	reuse_note_lifetime(b->in_start, 0);
+	reuse_note_lifetime(b->in_start, end - start, 0);
 	return NULL;
 }
 
-/* Counts a use of a buffer that is not adopted. Returns: whether to adopt it. */
-static bool is_worth_adopting(const struct buffer *b, enum region_intent intent)
+/* Counts a use of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
+static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, bool is_spent)
 {
+	uint64_t bytes = b->in_end - b->in_start, adopted, earned;
+
 	if (intent == REGION_LOOKUP || b->end - b->start < base_opt.region_adopt_min_bytes)
-		return false;
-	return intent == REGION_FORCE || reuse_count(b->in_start, b->in_end - b->in_start, true);
+		return 0;
+	if (intent == REGION_FORCE)
+		return WHOLE;
+	adopted = peek_prefix(b->in_start, b->in_end);
+	earned = reuse_count(b->in_start, bytes, adopted, is_spent);
+	return adopted + earned >= bytes ? WHOLE : earned;
 }
 
-/* Returns: false when the buffer is not mapped. */
-static bool describe_locked(const struct buffer *b, bool may_adopt, struct region *out)
+/* The region of all of the buffer, or NULL. to_adopt: bytes of the buffer to adopt now. */
+static struct region *obtain_locked(const struct buffer *b, uint64_t to_adopt)
 {
 	struct region *r;
 
 	if (region_arena_fd() < 0 || table_ready() || region_table.forks)
-		return false;
+		return NULL;
 	r = lookup_locked(b->in_start, b->in_end);
-	if (!r && may_adopt && !region_table.off)
-		r = adopt_locked(b);
+	return r || !to_adopt || region_table.off ? r : adopt_locked(b, to_adopt);
+}
+
+/* Returns: false when the buffer is not mapped. */
+static bool describe_locked(const struct buffer *b, uint64_t to_adopt, struct region *out)
+{
+	struct region *r = obtain_locked(b, to_adopt);
+
 	if (!r || !pins_add(r->id))
 		return false;
 	*out = *r;
@@ -389,19 +471,20 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct buffer b = buffer_of(buf, bytes);
+	uint64_t to_adopt;
 	struct region r;
-	bool mapped, may_adopt;
+	bool mapped;
 
 	*out = (struct region_desc){ .addr = (uintptr_t)buf, .bytes = bytes };
 	if (!may || b.in_start >= b.in_end)
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
-		may_adopt = is_worth_adopting(&b, intent);
-		if (!may_adopt && !peek_overlaps(b.in_start, b.in_end))
+		to_adopt = bytes_earned(&b, intent, true);
+		if (!to_adopt && !peek_overlaps(b.in_start, b.in_end))
 			return;
 		region_lock();
-		mapped = describe_locked(&b, may_adopt, &r);
+		mapped = describe_locked(&b, to_adopt, &r);
 		region_unlock();
 	}
 	if (!mapped)
@@ -419,16 +502,24 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	out->id = r.id;
 }
 
-bool region_is_reused(const void *buf, uint64_t bytes)
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent)
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct buffer b = buffer_of(buf, bytes);
+	uint64_t earned;
 
 	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
 		return false;
-	return peek_covers(b.in_start, b.in_end) ||
-	       reuse_count(b.in_start, b.in_end - b.in_start, false);
+	if (peek_covers(b.in_start, b.in_end))
+		return true;
+	earned = bytes_earned(&b, reuse_is_by_cost() ? intent : REGION_USE, false);
+	if (!earned || intent == REGION_FORCE || !reuse_is_by_cost())
+		return earned;
+	region_lock();
+	obtain_locked(&b, earned);
+	region_unlock();
+	return peek_covers(b.in_start, b.in_end);
 }
 
 void region_forget_uses(uintptr_t block) { reuse_forget(base_round_up(block, OS_PAGE)); }

@@ -20,7 +20,9 @@ static bool is_reused(const struct coll_side *side)
 {
 	if (!side->count || !side->buf.bytes)
 		return true;
-	return !side->buf.pack && region_is_reused(side->buf.addr, side->buf.bytes);
+	return !side->buf.pack &&
+	       region_is_reused(side->buf.addr, side->buf.bytes,
+				policy_intent(base_opt.region_kind, side->buf.is_shared));
 }
 
 /* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */

@@ -38,8 +38,9 @@ def test_the_wheel_holds_each_installed_file_but_the_module_file(hook):
     assert {'bin/sluice', 'lib/libsluice.so', 'lib/libsluice-goal.so', 'lib/libsluice-goal.so.0',
             'libexec/sluice/sluice-worker', 'share/sluice/host-mpi.tune', 'share/man/man1/sluice-run.1',
             'include/sluice/goal.h'} <= held
-    assert set(INSTALLED) - held == {f'lib/libsluice-goal.so.{VERSION}',
-                                     f'share/modulefiles/sluice/{VERSION}'}
+    # build/prefix may hold files of earlier versions, too
+    assert {re.sub(r'\d+\.\d+\.\d+$', 'V', name) for name in set(INSTALLED) - held} == \
+        {'lib/libsluice-goal.so.V', 'share/modulefiles/sluice/V'}
 
 
 def test_the_wheel_build_refuses_another_machine(hook, monkeypatch):

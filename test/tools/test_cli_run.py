@@ -96,7 +96,7 @@ def test_settings_are_exported_by_any_form_of_the_name(setting):
 @pytest.mark.parametrize('args, words', [
     (['--set', 'COLL_TRESHOLD=1M'], ['SLUICE_COLL_TRESHOLD', 'SLUICE_COLL_THRESHOLD']),
     (['--set', 'REGION_KIND=dma'], ['REGION_KIND=dma', 'auto, arena, cma or staged']),
-    (['--set', 'REGION_ADOPT_AFTER=99999999'], ['REGION_ADOPT_AFTER', '0 to']),
+    (['--set', 'REGION_ADOPT_AFTER=99999999'], ['REGION_ADOPT_AFTER', '-1 to']),
     (['--set', 'REGION_MAX'], ['NAME=VALUE', 'REGION_MAX']),
     (['--sett', 'LOG=info'], ['--sett', '--set']),
     (['--sett=LOG=info'], ['--sett', '--set']),

@@ -99,7 +99,7 @@ static void leave(struct exec_run *run)
 {
 	enum exec_copy copy = (enum exec_copy)ranks_below(&exec_case.own, 3);
 	int ret = exec_settle(run, copy, ranks_below(&exec_case.own, 2), 0);
-	struct node_wait w;
+	struct node_wait w = { 0 };
 
 	CHECK(ret >= 0);
 	if (ret != EXEC_MAY_DETACH) {
@@ -107,7 +107,6 @@ static void leave(struct exec_run *run)
 		return;
 	}
 	exec_detach(run);
-	node_wait_init(&w);
 	while (!exec_is_complete(run)) {
 		ret = exec_advance(run);
 		if (ret == 1)

@@ -156,7 +156,7 @@ static void body_pauses(struct ranks *r)
 	if (r->rank) {
 		run = begin(false);
 		CHECK_EQ(exec_settle(run, EXEC_COPY_NOTHING, false, 0), EXEC_MAY_DETACH);
-		node_wait_init(&w);
+		w = (struct node_wait){ 0 };
 		while (!atomic_load(&r->words[WORD_SEEN]))
 			CHECK_EQ(exec_pause(run, &w), 0);
 		exec_resume(run, &w);

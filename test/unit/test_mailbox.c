@@ -54,11 +54,10 @@ static void post(int rank, uint64_t n)
 
 static void check(int rank, uint64_t n)
 {
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	const char *from;
 	uint32_t bytes;
 
-	node_wait_init(&w);
 	while (!(from = mailbox_peek(mailbox, rank, n, &bytes)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
@@ -69,10 +68,9 @@ static void check(int rank, uint64_t n)
 
 static uint64_t begin(void)
 {
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	uint64_t n;
 
-	node_wait_init(&w);
 	while (!(n = mailbox_begin(mailbox)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
@@ -167,11 +165,10 @@ static uint64_t post_bytes(const void *message, uint32_t bytes)
 
 static int take(uint64_t n, struct mailbox_read *r)
 {
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	int ret;
 
 	r->next = r->first;
-	node_wait_init(&w);
 	while (!(ret = mailbox_receive(mailbox, n, r)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);

@@ -65,10 +65,9 @@ static bool is_there(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 
 static uint64_t wait_for_room(uint32_t lane, uint64_t turn)
 {
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	uint64_t n;
 
-	node_wait_init(&w);
 	while (!(n = mailbox_begin_turn(mailbox, lane, turn)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
@@ -77,9 +76,8 @@ static uint64_t wait_for_room(uint32_t lane, uint64_t turn)
 
 static void wait_for(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 {
-	struct node_wait w;
+	struct node_wait w = { 0 };
 
-	node_wait_init(&w);
 	while (!is_there(rank, lane, turn, n))
 		node_wait(group, &w);
 	node_wait_end(group, &w);

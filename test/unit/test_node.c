@@ -266,9 +266,8 @@ static void get_stuck(struct ranks *r)
 {
 	struct node_group *g = create(r);
 	uint64_t begin = os_now_ns(), stuck = 0;
-	struct node_wait w;
+	struct node_wait w = { 0 };
 
-	node_wait_init(&w);
 	while (stuck < STUCK && os_now_ns() - begin < 20000000000u) {
 		stuck += node_wait_is_stuck(&w);
 		node_wait(g, &w);

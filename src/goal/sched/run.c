@@ -239,12 +239,11 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 	struct sched_group *g = s->group;
 	struct sched_driver *d = &g->drivers[s->rank];
 	uint64_t give_up_ns = 0, now;
-	struct node_wait w;
+	struct node_wait w = { 0 };
 	uint32_t idle = 0;
 	bool works = false;
 	int ret = 0;
 
-	node_wait_init(&w);
 	while (!ret && phase_of(s) == RUN_GOING) {
 		/* not while this process executes others' jobs */
 		bool progress = !works && state_try_claim(d) && poll_claimed(s, d);

@@ -24,12 +24,16 @@ static struct rt_comm *comm_alloc(int size)
 	return NULL;
 }
 
+/* Decides how peers reach memory that is not adopted, and tells region/ what adoption would save. */
 static bool prefers_vm(const struct node_group *g)
 {
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
+	uint32_t private_ps, mapped_ps;
 
 	node_probe_times(g, &p.vm_ns, &p.copy_ns);
+	policy_copy_rates(&p, &private_ps, &mapped_ps);
+	region_set_copy_rates(private_ps, mapped_ps);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 

@@ -209,9 +209,8 @@ static void give_up(const struct pending *p, int error)
 static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
 	bool is_complete = false;
-	struct node_wait w;
+	struct node_wait w = { 0 };
 
-	node_wait_init(&w);
 	while (!is_complete) {
 		int ret = exec_fetch(p->run, lo, hi, &is_complete);
 
