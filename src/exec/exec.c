@@ -50,6 +50,7 @@ int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, str
 		e->hooks = *hooks;
 	e->rank = node_rank(g);
 	e->size = node_size(g);
+	e->group_id = node_id(g);
 	e->area = node_area(g, 0);
 	e->area_bytes = (uint64_t)((char *)node_area(g, 1) - e->area);
 	e->slot_bytes = slot_bytes(e->size);
@@ -203,7 +204,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	*place = r;
 	/* the caller of a nonblocking run may have returned to the program */
 	if (!call->is_nonblocking)
-		trace_op(node_id(e->group), r->op, e->rank, e->size);
+		trace_op(e->group_id, r->op, e->rank, e->size);
 	publish(r);
 	*out = r;
 	return 0;

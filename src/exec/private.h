@@ -101,6 +101,7 @@ struct exec_run {
 struct exec_comm {
 	struct node_group *group;
 	int rank, size;
+	uint32_t group_id; /* for the trace */
 	uint64_t op;           /* number of the last collective begun, from 1 */
 	char *area; /* of rank 0; the others' follow, area_bytes apart */
 	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, ring_off;

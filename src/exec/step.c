@@ -72,7 +72,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 	since = trace_transfer_begin(op->bytes);
 	os_copy(local_address(r, op->buf, op->off), local_address(r, op->src_buf, op->src_off),
 		  op->bytes, os_copy_pick(op->bytes, op->bytes));
-	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group),
+	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = r->comm->group_id,
 		     .src = r->comm->rank, .dst = r->comm->rank, .by = r->comm->rank,
 		     .mover = TRACE_CPU);
 	op_done(r, i);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How peers reach a buffer, when a buffer is adopted, how long messages are cut. */
+/* How peers reach a buffer, and at which rates. */
 #include "policy/policy.h"
 
 #define PROBE_BYTES ((uint64_t)64 << 10) /* vm_ns and copy_ns are times of so many bytes */
-#define PIECE_MAX ((uint64_t)256 << 20)
-#define PIECE_MIN ((uint64_t)1 << 20)
 
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 {
@@ -30,18 +28,4 @@ void policy_copy_rates(const struct policy_group *g, uint32_t *out_private_ps,
 
 	*out_private_ps = (uint32_t)(private_ns * 1000 / PROBE_BYTES);
 	*out_mapped_ps = (uint32_t)((uint64_t)g->copy_ns * 1000 / 2 / PROBE_BYTES);
-}
-
-enum region_intent policy_intent(int64_t region_kind, bool is_shared)
-{
-	if (is_shared)
-		return REGION_LOOKUP;
-	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
-}
-
-uint64_t policy_piece_bytes(uint64_t bytes, int parts)
-{
-	uint64_t max = base_max_u64(PIECE_MAX / (uint64_t)parts, PIECE_MIN);
-
-	return base_min_u64(bytes, max);
 }

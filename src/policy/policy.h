@@ -4,7 +4,7 @@
  * never an option, a clock or another process, so that tables can test each decision and messages
  * can explain it. The caller passes options among the facts (scripts/layers: no base_opt here).
  *
- *   memory.c   how peers reach a buffer, when a buffer is adopted, how long messages are cut
+ *   memory.c   how peers reach a buffer, and at which rates
  *   reuse.c    calls that gain in reused buffers only: admitted while all ranks reuse buffers
  *   detach.c   whether a call returns before its data is complete, and whether that was worth it
  *   sites.c    the results of the last early returns of each call site
@@ -37,11 +37,23 @@ void policy_copy_rates(const struct policy_group *g, uint32_t *out_private_ps,
 
 /* Returns: whether to adopt a buffer at once, after enough uses, or never. is_shared: another
  * thread or an incoming message may write between the buffer's parts. */
-enum region_intent policy_intent(int64_t region_kind, bool is_shared);
+static inline enum region_intent policy_intent(int64_t region_kind, bool is_shared)
+{
+	if (is_shared)
+		return REGION_LOOKUP;
+	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
+}
 
+#define POLICY_PIECE_MAX ((uint64_t)256 << 20)
+#define POLICY_PIECE_MIN ((uint64_t)1 << 20)
 /* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch
  * memory. parts: ranks whose data one rank holds (1, or all of them in a gather). */
-uint64_t policy_piece_bytes(uint64_t bytes, int parts);
+static inline uint64_t policy_piece_bytes(uint64_t bytes, int parts)
+{
+	uint64_t max = base_max_u64(POLICY_PIECE_MAX / (uint64_t)parts, POLICY_PIECE_MIN);
+
+	return base_min_u64(bytes, max);
+}
 
 /* ---- reuse of buffers -------------------------------------------------------------------- */
 
@@ -68,7 +80,13 @@ void policy_reuse_answer(struct policy_reuse *r, bool all_reuse);
 /* Defers REUSE_ASK where no rank can answer now: the state stays, and the next call asks again. */
 void policy_reuse_defer(struct policy_reuse *r);
 /* Counts an admitted call. r: NULL where the call was admitted in any buffers. */
-void policy_reuse_count(struct policy_reuse *r, bool is_mapped);
+static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
+{
+	if (!r)
+		return;
+	atomic_fetch_add_explicit(&r->admitted, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->unmapped, !is_mapped, memory_order_relaxed);
+}
 /* Returns: whether most calls admitted since the last question were in memory that peers had
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);

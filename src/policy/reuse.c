@@ -64,14 +64,6 @@ void policy_reuse_defer(struct policy_reuse *r)
 		r->is_admitted = false;
 }
 
-void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
-{
-	if (!r)
-		return;
-	atomic_fetch_add_explicit(&r->admitted, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&r->unmapped, !is_mapped, memory_order_relaxed);
-}
-
 bool policy_reuse_was_right(const struct policy_reuse *r)
 {
 	return atomic_load_explicit(&r->unmapped, memory_order_relaxed) * 4u <=

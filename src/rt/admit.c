@@ -96,7 +96,7 @@ int rt_admit(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct col
 
 	c->reuse_now = NULL;
 	if (c->is_crowded)
-		rt_crowded(kind, node_size(c->group), &again, &always);
+		rt_crowded(kind, c->size, &again, &always);
 	if (bytes < again)
 		return 0;
 	if (bytes >= always && policy_admit(gate, bytes) == ADMIT_ALWAYS)

@@ -51,6 +51,7 @@ struct lanes {
 
 struct rt_comm {
 	struct node_group *group;
+	int size, rank; /* of the group */
 	struct exec_comm *exec;
 	struct mailbox *mailbox; /* small requests */
 	struct lanes *lanes; /* NULL: collectives match in the order of their starts */

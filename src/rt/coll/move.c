@@ -32,7 +32,7 @@ static uint64_t piece_bytes(const struct coll_call *call, int ranks)
 static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buffers *b,
 		     uint64_t at, uint64_t n, struct detach *d)
 {
-	int rank = node_rank(c->group), own = own_part(call, rank), ret = 0;
+	int rank = c->rank, own = own_part(call, rank), ret = 0;
 	bool one_buffer = own >= 0 && coll_pattern(call->kind) == COLL_ALLGATHER;
 	bool is_leaf = call->kind == COLL_BCAST && rank != call->root;
 	struct exec_shape shape = run_shape(call);
@@ -91,8 +91,8 @@ static int open_buffers(struct rt_comm *c, const struct coll_call *call, struct 
 static int move_collective(struct rt_comm *c, const struct coll_call *call)
 {
 	struct buffers b = { .send.side = &call->send, .recv.side = &call->recv };
-	uint64_t piece = piece_bytes(call, node_size(c->group));
-	int rank = node_rank(c->group), ret = -EREMOTEIO;
+	uint64_t piece = piece_bytes(call, c->size);
+	int rank = c->rank, ret = -EREMOTEIO;
 	struct detach d;
 
 	if (run_own_part_fits(call, rank))

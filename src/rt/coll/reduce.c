@@ -60,7 +60,7 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		run_starts(call, c->starts);
 	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
-	trace_admitted(buffers_region(&b), call->root, node_rank(c->group) == call->root);
+	trace_admitted(buffers_region(&b), call->root, c->rank == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_reduce(c, call, &b, at, at, base_min_u64(piece, bytes - at), &d);
 	buffer_close(&b.send, ret ? c : NULL);

@@ -142,7 +142,7 @@ int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *
 {
 	struct exec_reduce reduce = run_reduction(call, b, send_at, recv_at, bytes);
 	struct exec_call e = run_describe(c, call->name, &b->send, &b->recv);
-	bool gets = call->kind != COLL_EXSCAN || node_rank(c->group);
+	bool gets = call->kind != COLL_EXSCAN || c->rank;
 	int ret = reduce.in_place ? buffer_pack_range(&b->recv, recv_at, bytes)
 				  : buffer_pack_range(&b->send, send_at, bytes);
 

@@ -93,6 +93,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c = comm_alloc(oob->size);
 	if (c) {
 		c->group = g;
+		c->size = node_size(g);
+		c->rank = node_rank(g);
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
 		if (create_exec(c) || create_mailbox(c, oob->size, lanes)) {
@@ -130,7 +132,7 @@ int rt_comm_create_lanes(const struct node_oob *oob, struct rt_comm **out)
 
 bool rt_comm_is_crowded(const struct rt_comm *c)
 {
-	return node_is_oversubscribed(c->group);
+	return c->is_crowded;
 }
 
 void rt_comm_destroy(struct rt_comm *c)

@@ -51,7 +51,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 
 	*out = (struct worker_ticket){ 0 };
 	node_cpus(c->group, &ranks_cpus);
-	cpus = engine_unused_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
+	cpus = engine_unused_cpus(&ranks_cpus, c->size, &setup.cpus);
 	setup.threads = cpus < WORKERS_MAX ? cpus : WORKERS_MAX;
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
@@ -120,7 +120,7 @@ static struct result attach(const struct rt_comm *c, const struct worker_ticket 
 	sud_allow_push();
 	ret = worker_attach(t);
 	r.attached = !ret;
-	if (!ret && !node_rank(c->group)) {
+	if (!ret && !c->rank) {
 		ret = worker_group_open(c->group);
 		r.group = ret > 0 ? ret : 0;
 	}

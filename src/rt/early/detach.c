@@ -247,7 +247,7 @@ struct detach detach_describe(const struct rt_comm *c, const struct coll_call *c
 	return (struct detach){
 		.name = call->name,
 		.site = call->site,
-		.is_root = node_rank(c->group) == call->root,
+		.is_root = c->rank == call->root,
 		.bytes = bytes,
 		.copy_bytes = bytes,
 		.partner_copy_bytes = larger->count ? bytes / (uint64_t)larger->count : 0,
@@ -265,13 +265,13 @@ struct situation {
 
 static bool is_forced(const struct situation *s) { return s->facts.mode == BASE_EARLY_ON; }
 
+/* Facts about the run, then about movers, then about the call site. */
 static void situation_collect(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 			      struct situation *s)
 {
 	struct policy_detach_facts *f = &s->facts;
 
-	s->site = policy_site(d->site, d->is_root, d->bytes);
-	f->shares_cpus = node_is_oversubscribed(c->group);
+	f->shares_cpus = c->is_crowded;
 	f->copy_ns = os_copy_ns(d->copy_bytes);
 	f->partner_copy_ns = os_copy_ns(d->partner_copy_bytes);
 	f->waited_ns = exec_waited_for_ns(r);
@@ -282,6 +282,7 @@ static void situation_collect(struct rt_comm *c, struct exec_run *r, const struc
 	f->has_process = s->movers.has_process;
 	f->has_mover = progress_has_mover(progress_decide(&s->movers).action);
 	s->movers.is_forced = is_forced(s);
+	s->site = policy_site(d->site, d->is_root, d->bytes);
 	f->site_may_try = is_forced(s) || policy_site_may_try(s->site);
 }
 

@@ -76,12 +76,12 @@ static void open_channel_locked(const struct rt_comm *c)
 	int count, node, index, ret;
 
 	node_cpus(c->group, &ranks_cpus);
-	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &unused);
+	count = engine_unused_cpus(&ranks_cpus, c->size, &unused);
 	engine_thread_started = progress_thread_own;
 	/* all ranks share the unused CPUs: each has its part of them as workers */
 	engine_set_cpus(
 		&unused,
-		count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
+		count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)c->size) : 0);
 	engine = engine_pick(reason, sizeof reason);
 	if (!engine) {
 		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);

@@ -23,7 +23,7 @@ struct lanes *lanes_create(const struct rt_comm *c)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
 	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), MAILBOX_LANES_MAX);
-	l->words = calloc((size_t)node_size(c->group), sizeof *l->words);
+	l->words = calloc((size_t)c->size, sizeof *l->words);
 	if (l->words)
 		return l;
 	lanes_destroy(l);

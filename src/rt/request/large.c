@@ -39,7 +39,7 @@ static int open_filled(struct buffer *b, const struct coll_side *side, enum buff
 
 static bool is_bcast_leaf(const struct rt_request *r)
 {
-	return r->call->kind == COLL_BCAST && node_rank(r->comm->group) != r->call->root;
+	return r->call->kind == COLL_BCAST && r->comm->rank != r->call->root;
 }
 
 static int open_buffers(struct rt_request *r)
@@ -72,7 +72,7 @@ static int close_buffer(struct rt_request *r, struct buffer *b, bool has_output)
 
 static int close_buffers(struct rt_request *r, bool is_good)
 {
-	bool gets = r->call->kind != COLL_EXSCAN || node_rank(r->comm->group);
+	bool gets = r->call->kind != COLL_EXSCAN || r->comm->rank;
 	int ret = close_buffer(r, &r->buffers.send, is_good && is_bcast_leaf(r));
 	int err = close_buffer(r, &r->buffers.recv, is_good && gets);
 

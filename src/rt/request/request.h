@@ -99,8 +99,8 @@ static inline void request_set_traced(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;
 	if (trace_is_on() && r->comm->requests.in_call == r)
-		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group),
-			 node_size(r->comm->group));
+		trace_op(node_id(r->comm->group), op, r->comm->rank,
+			 r->comm->size);
 }
 
 /* ---- requests.c: communicators that have requests ---------------------------------------- */

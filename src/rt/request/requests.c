@@ -393,8 +393,8 @@ void rt_request_start(struct rt_request *r)
 	intercept_count_up(&rt_requests);
 	ret = r->ops->open ? r->ops->open(r) : 0;
 	trace_admitted(buffers_region(&r->buffers), r->call->root,
-		       node_rank(c->group) == r->call->root);
-	if (!ret && !run_own_part_fits(r->call, node_rank(c->group)))
+		       c->rank == r->call->root);
+	if (!ret && !run_own_part_fits(r->call, c->rank))
 		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);

@@ -35,7 +35,7 @@ static uint64_t message_bytes(const struct coll_call *call, int ranks)
 bool request_is_small(const struct rt_comm *c, const struct coll_call *call)
 {
 	return call->kind == COLL_BARRIER ||
-	       (call->bytes && message_bytes(call, node_size(c->group)) <= MAILBOX_BYTES);
+	       (call->bytes && message_bytes(call, c->size) <= MAILBOX_BYTES);
 }
 
 /* ---- posting ----------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static int copy_out(const struct coll_buf *buf, const struct coll_part *p, char 
 static const struct coll_side *sender(const struct rt_request *r, int *first, int *n)
 {
 	const struct coll_call *call = r->call;
-	int rank = node_rank(r->comm->group);
+	int rank = r->comm->rank;
 
 	*first = 0;
 	*n = call->send.count;
@@ -134,7 +134,7 @@ static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 {
 	const struct coll_call *call = r->call;
-	int rank = node_rank(r->comm->group), ranks = node_size(r->comm->group);
+	int rank = r->comm->rank, ranks = r->comm->size;
 
 	read->end = ranks;
 	switch (call->kind) {
@@ -173,7 +173,7 @@ static const struct coll_side *receiver(const struct rt_request *r)
 	const struct coll_call *call = r->call;
 
 	if (call->kind == COLL_BCAST)
-		return node_rank(r->comm->group) == call->root ? NULL : &call->send;
+		return r->comm->rank == call->root ? NULL : &call->send;
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
 
@@ -227,7 +227,7 @@ static int begin(struct rt_request *r)
 static void trace_received_bytes(const struct rt_request *r)
 {
 	const struct coll_side *s = receiver(r);
-	int rank = node_rank(r->comm->group), first = r->read.first;
+	int rank = r->comm->rank, first = r->read.first;
 	uint64_t bytes = 0;
 
 	for (int i = 0; s && i < s->count; i++)

@@ -32,8 +32,8 @@ static void each(void (*visit)(struct rt_comm *))
 /* Wakes every other rank: it may hold a queued request that only it can publish. */
 static void call_ranks(struct rt_comm *c)
 {
-	for (int r = 0; r < node_size(c->group); r++)
-		if (r != node_rank(c->group))
+	for (int r = 0; r < c->size; r++)
+		if (r != c->rank)
 			node_wake_process(c->group, r);
 }
 
