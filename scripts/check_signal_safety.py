@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import sys
@@ -67,17 +66,12 @@ EXCEPTIONS = {
 }
 
 
-def arch_folder(root):
-    return platform.machine() if (root / 'src/os/arch' / platform.machine()).is_dir() else 'generic'
-
-
 def compile_all(root, cc, out):
     """(source, object) of each file."""
     files = []
     for folder in FOLDERS:
         files += sorted(f for f in (root / 'src' / folder).glob('*.[cS]')
                         if f.name not in NOT_COMPILED)
-    files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
 
     def compile_one(source):
         obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
