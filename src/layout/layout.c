@@ -120,4 +120,26 @@ bool layout_join(struct layout *l, const struct layout *next)
 	return true;
 }
 
+struct layout layout_sorted(const struct layout *l)
+{
+	struct layout sorted = layout_block(l->base, l->block_bytes);
+	struct layout_level level[LAYOUT_LEVELS];
+
+	for (uint32_t i = 0; i < l->level_count; i++) {
+		struct layout_level v = l->level[i];
+		uint32_t k = i;
+
+		if (v.stride < 0) {
+			sorted.base += (int64_t)(v.count - 1) * v.stride;
+			v.stride = -v.stride;
+		}
+		for (; k && level[k - 1].stride > v.stride; k--)
+			level[k] = level[k - 1];
+		level[k] = v;
+	}
+	for (uint32_t i = 0; i < l->level_count; i++)
+		layout_repeat(&sorted, level[i].count, level[i].stride); /* no more levels than before */
+	return sorted;
+}
+
 bool layout_is_dense(const struct layout *l) { return !l->level_count; }

@@ -54,6 +54,9 @@ bool layout_fits(const struct layout *l, uint64_t off, uint64_t bytes, uint64_t 
 /* Appends to each block of `l` the block of `next`, where that continues it. Returns: whether l now
  * names the bytes of both, each of them once. */
 bool layout_join(struct layout *l, const struct layout *next);
+/* Returns: a layout of the same bytes, in the order of their addresses as far as its levels can be
+ * sorted. */
+struct layout layout_sorted(const struct layout *l);
 /* Returns: whether the layout names all bytes between its bounds. False in doubt. */
 bool layout_is_dense(const struct layout *l);
 

@@ -109,6 +109,32 @@ int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_by
 	return open_copy(b, copy_bytes);
 }
 
+/* Peers cannot copy the bytes of a hull outside its mapped pages: the layout does not tell which
+ * packed bytes these are. */
+static bool open_in_place(struct buffer *b, const struct coll_buf *buf)
+{
+	region_describe(buf->hull, buf->hull_bytes,
+			policy_intent(base_opt.region_kind, buf->is_shared), &b->desc);
+	b->is_typed = b->desc.flags & REGION_DESC_MAPPED && !b->desc.head && !b->desc.tail;
+	if (b->is_typed)
+		b->addr = buf->hull;
+	else
+		region_release(&b->desc);
+	return b->is_typed;
+}
+
+int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
+		      enum buffer_memory memory)
+{
+	const struct coll_buf *buf = &side->buf;
+
+	*b = (struct buffer){ .side = side };
+	if (side->count && buf->bytes && buf->layouts && memory != BUFFER_COPY &&
+	    open_in_place(b, buf))
+		return 0;
+	return buffer_open(b, side, copy_bytes, memory);
+}
+
 /* Returns: whether the communicator has taken the copy. */
 static bool keep_until_destroyed(struct rt_comm *c, const struct region_extent *copy)
 {
@@ -160,7 +186,10 @@ void buffer_cut(const struct buffer *b, uint64_t at, uint64_t n, struct coll_par
 		const struct coll_part *p = &b->side->parts[i];
 		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
 
-		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed : p->off + at, bytes };
+		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed
+					     : b->is_typed     ? at
+							       : p->off + at,
+					     bytes };
 		packed += bytes;
 	}
 }

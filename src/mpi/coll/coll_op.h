@@ -88,6 +88,7 @@ struct bufref {
 		int n;
 	} packs;
 	struct coll_part *parts, inline_parts[BUFREF_PARTS_INLINE];
+	struct layout *layouts;    /* by part, allocated; NULL: none */
 };
 
 /* The computation of a reduction, by reduce_check(); GOAL_NOP: the host MPI computes it. */
