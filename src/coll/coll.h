@@ -99,8 +99,9 @@ struct coll_buf {
 	void *addr;
 	uint64_t bytes;
 	bool is_shared; /* the bytes between the parts may change meanwhile */
-	const struct layout *layouts; /* by part: where its bytes lie in the hull; NULL: unknown */
-	void *hull;                   /* memory that holds all parts and their gaps */
+	/* by part: where its bytes lie, from the begin of the hull's first page on; NULL: unknown */
+	const struct layout *layouts;
+	void *hull; /* memory that holds all parts and their gaps */
 	uint64_t hull_bytes;
 	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
 	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);

@@ -12,7 +12,8 @@ struct slot_op {
 	uint8_t type, buf; /* buf: the one sent from, received into, or copied to */
 	uint8_t src_buf;   /* copy */
 	uint8_t unused;
-	uint32_t layout, src_layout; /* from 1: a layout of the slot; 0: no gaps. src_layout: copy */
+	/* layouts of the slot, from 1; 0: without gaps. src_layout: copy */
+	uint32_t layout, src_layout;
 	uint32_t peer;
 	uint32_t tag;   /* a send matches the receive of its peer with the same tag */
 	uint32_t match; /* send: index of that receive among the peer's operations, a hint */
@@ -106,7 +107,8 @@ struct exec_comm {
 	uint32_t group_id; /* for the trace */
 	uint64_t op;           /* number of the last collective begun, from 1 */
 	char *area; /* of rank 0; the others' follow, area_bytes apart */
-	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, layouts_off, ring_off;
+	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, layouts_off,
+		ring_off;
 	uint32_t op_cap, recv_cap, slots;
 	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not freed */
 	struct exec_run *free_runs;

@@ -137,8 +137,8 @@ struct layout layout_sorted(const struct layout *l)
 			level[k] = level[k - 1];
 		level[k] = v;
 	}
-	for (uint32_t i = 0; i < l->level_count; i++)
-		layout_repeat(&sorted, level[i].count, level[i].stride); /* no more levels than before */
+	for (uint32_t i = 0; i < l->level_count; i++) /* fits: no more levels than before */
+		layout_repeat(&sorted, level[i].count, level[i].stride);
 	return sorted;
 }
 

@@ -28,12 +28,12 @@
 
 struct layout_level {
 	uint64_t count;
-	int64_t stride; /* bytes from the begin of one repetition to the next; negative: backwards */
+	int64_t stride; /* bytes from the begin of a repetition to the next, or backwards */
 };
 
 /* In shared memory: fixed width, no padding. */
 struct layout {
-	int64_t base; /* of packed byte 0, in the buffer or from the address of the program's call */
+	int64_t base; /* of packed byte 0, from the begin of the buffer */
 	uint64_t block_bytes;
 	uint32_t level_count, unused;
 	struct layout_level level[LAYOUT_LEVELS]; /* the innermost first */
@@ -48,8 +48,8 @@ int layout_repeat(struct layout *l, uint64_t count, int64_t stride);
 uint64_t layout_bytes(const struct layout *l);
 /* Stores the bounds of the bytes that the layout names; lo == hi: none. Returns: 0 or -E2BIG. */
 int layout_bounds(const struct layout *l, int64_t *out_lo, int64_t *out_hi);
-/* Returns: whether the layout, of any contents, names bytes [off, off + bytes) of a packed form, and
- * only bytes of a buffer of buffer_bytes. */
+/* Returns: whether the layout, of any contents, names bytes [off, off + bytes) of a packed form,
+ * and only bytes of a buffer of buffer_bytes. */
 bool layout_fits(const struct layout *l, uint64_t off, uint64_t bytes, uint64_t buffer_bytes);
 /* Appends to each block of `l` the block of `next`, where that continues it. Returns: whether l now
  * names the bytes of both, each of them once. */

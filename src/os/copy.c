@@ -9,8 +9,9 @@ enum {
 	INTERLEAVE_FROM = 512 << 10,    /* total bytes */
 	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
-	ROW_NONTEMPORAL_FROM = 512,     /* bytes of a row: shorter ones end in too many half lines */
-	ROW_MOVSB_FROM = 4 << 10,       /* bytes of a row: its start costs some 30 cycles */
+	/* bytes of a row */
+	ROW_NONTEMPORAL_FROM = 512,     /* shorter rows have too many half cache lines */
+	ROW_MOVSB_FROM = 4 << 10,       /* the start of a string instruction costs 30 cycles */
 };
 
 bool os_copy_has(enum base_copy_kernel kernel)

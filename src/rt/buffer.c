@@ -109,18 +109,37 @@ int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_by
 	return open_copy(b, copy_bytes);
 }
 
-/* Peers cannot copy the bytes of a hull outside its mapped pages: the layout does not tell which
- * packed bytes these are. */
-static bool open_in_place(struct buffer *b, const struct coll_buf *buf)
+static bool is_mapped_whole(const struct region_desc *d)
 {
-	region_describe(buf->hull, buf->hull_bytes,
-			policy_intent(base_opt.region_kind, buf->is_shared), &b->desc);
-	b->is_typed = b->desc.flags & REGION_DESC_MAPPED && !b->desc.head && !b->desc.tail;
-	if (b->is_typed)
-		b->addr = buf->hull;
-	else
+	return d->flags & REGION_DESC_MAPPED && !d->head && !d->tail;
+}
+
+/* Describes the pages of the hull; adopts nothing. The layout does not tell which packed bytes lie
+ * outside the mapped pages, so all of them have to be mapped. */
+static bool find_pages(struct buffer *b, const struct coll_buf *buf)
+{
+	uintptr_t start = base_round_down((uintptr_t)buf->hull, OS_PAGE),
+		  end = base_round_up((uintptr_t)buf->hull + buf->hull_bytes, OS_PAGE);
+
+	region_describe((void *)start, end - start, REGION_LOOKUP, &b->desc);
+	b->is_typed = is_mapped_whole(&b->desc);
+	b->addr = (char *)start;
+	if (!b->is_typed)
 		region_release(&b->desc);
 	return b->is_typed;
+}
+
+/* Counts a use of a hull whose pages are not mapped. Returns: whether they are now. */
+static bool adopt_hull(const struct coll_buf *buf)
+{
+	struct region_desc d;
+	bool is_mapped;
+
+	region_describe(buf->hull, buf->hull_bytes,
+			policy_intent(base_opt.region_kind, buf->is_shared), &d);
+	is_mapped = is_mapped_whole(&d);
+	region_release(&d);
+	return is_mapped;
 }
 
 int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
@@ -130,8 +149,10 @@ int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t c
 
 	*b = (struct buffer){ .side = side };
 	if (side->count && buf->bytes && buf->layouts && memory != BUFFER_COPY &&
-	    open_in_place(b, buf))
+	    (find_pages(b, buf) || (adopt_hull(buf) && find_pages(b, buf)))) {
+		base_count(BASE_CTR_TYPED, 1);
 		return 0;
+	}
 	return buffer_open(b, side, copy_bytes, memory);
 }
 

@@ -6,7 +6,8 @@
  *
  * A run uses the program's memory in place, or a copy of it in the arena: in packed form where the
  * buffer has gaps. A buffer with gaps is typed when a run uses it in place, by the layouts of its
- * parts: then peers have mapped all of its hull, and copy from layout to layout. Each open copy has an extent of its own, from one pool of the process.
+ * parts: then peers have mapped all of its hull, and movers copy from layout to layout. Each open
+ * copy has an extent of its own, from one pool of the process.
  *
  * Context: in MPI calls of the program, any thread.
  */
@@ -41,7 +42,7 @@ static inline bool buffer_is_copy(const struct buffer *b) { return b->copy.bytes
  * Returns: 0 or -errno; buffer_close() is due in any case. */
 int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
 		enum buffer_memory memory);
-/* As buffer_open(), but typed where that is possible: for runs whose parts are those of the side. */
+/* As buffer_open(), but typed if possible: for runs whose parts are those of the side. */
 int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
 		      enum buffer_memory memory);
 /* failed: the communicator, when a run on the buffer has failed; else NULL. Peers may still write

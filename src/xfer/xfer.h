@@ -141,8 +141,10 @@ enum xfer_edges {
 	XFER_EDGES_ALL,
 };
 
-/* One end of a transfer: bytes [off, off + bytes) of the described buffer, or, of a typed end, of the
- * packed form of its layout. */
+/*
+ * One end of a transfer: bytes [off, off + bytes) of the described buffer, or, of a typed end, of
+ * the packed form of its layout.
+ */
 struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;

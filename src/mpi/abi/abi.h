@@ -325,7 +325,7 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 /* Copies bytes [off, off + len) of the packed form; ctx: the pack. Returns: 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
-/* Stores the layout of `count` elements whose buffer begins at address `at`. Returns: 0 or -errno. */
+/* Stores the layout of `count` elements whose buffer begins at `at`. Returns: 0 or -errno. */
 int pack_layout(const struct types_shape *shape, uintptr_t at, MPI_Count count,
 		struct layout *out);
 /* Writes the held element back and drops it. Returns: 0 or -errno. */

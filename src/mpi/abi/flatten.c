@@ -98,7 +98,7 @@ static int envelope_get(MPI_Datatype datatype, struct contents *c)
 	return 0;
 }
 
-/* Of a constructor with one old datatype. old_put() must follow. */
+/* Asks about a constructor with one old datatype. old_put() must follow. */
 static int contents_get(MPI_Datatype datatype, struct contents *c)
 {
 	c->old = NULL;

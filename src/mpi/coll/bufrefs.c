@@ -455,7 +455,7 @@ static bool hull_add(struct hull *h, const struct layout *part)
 	return true;
 }
 
-/* Adds the layouts of all parts, from the begin of their hull, to a packed form. Without memory for
+/* Adds the layouts of all parts, from the first page of their hull on, to a packed form. Without memory for
  * them, or when a part has none, the buffer stays packed. */
 static void add_layouts(struct bufref *s, struct coll_side *out)
 {
@@ -474,7 +474,8 @@ static void add_layouts(struct bufref *s, struct coll_side *out)
 	    os_is_device_memory((void *)(uintptr_t)h.lo, (uint64_t)(h.hi - h.lo)))
 		return;
 	for (int i = 0; i < out->count; i++)
-		s->layouts[i].base -= s->parts[i].bytes ? h.lo : 0;
+		if (s->parts[i].bytes)
+			s->layouts[i].base -= (int64_t)base_round_down((uint64_t)h.lo, OS_PAGE);
 	out->buf.layouts = s->layouts;
 	out->buf.hull = (void *)(uintptr_t)h.lo;
 	out->buf.hull_bytes = (uint64_t)(h.hi - h.lo);

@@ -160,7 +160,8 @@ void observe_parts(const void *at, struct list counts, struct list displs,
 		if (list_get(counts, i) <= 0)
 			continue;
 		if (footprint_of(abi_handle_get(datatypes, i), &footprint))
-			add_elements(&range, at, list_get(displs, i), list_get(counts, i), &footprint);
+			add_elements(&range, at, list_get(displs, i), list_get(counts, i),
+				     &footprint);
 		else
 			range.is_unknown = true;
 	}
