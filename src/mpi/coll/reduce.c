@@ -83,7 +83,7 @@ bool reduce_check(struct coll_op *t)
 	t->reduce = (struct reduce_args){ .op = t->args.op, .type = t->args.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
-		return trace_rejected("elements with gaps are computed by the library");
+		return trace_rejected("the reduction's elements have gaps");
 	if (!abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op))
 		return true;
 	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);
