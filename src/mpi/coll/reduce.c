@@ -114,7 +114,7 @@ bool reduce_check(struct coll_op *t)
 	t->reduce = (struct reduce_args){ .op = t->args.op, .type = t->args.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
-		return trace_rejected("elements with gaps are computed by the library");
+		return trace_rejected("the reduction's elements have gaps");
 	if (!is_computable(t))
 		return false;
 	t->reduce.is_exact = is_exact(t);
