@@ -87,6 +87,12 @@ static inline bool coll_is_reduce(enum coll kind)
 	return kind >= COLL_REDUCE && kind <= COLL_EXSCAN;
 }
 
+/* Does each rank get the combination of the ranks up to itself? */
+static inline bool coll_is_prefix(enum coll kind)
+{
+	return kind == COLL_SCAN || kind == COLL_EXSCAN;
+}
+
 /*
  * The buffers of a rank. A single buffer, as in a broadcast or an allgather in place, is COLL_SEND
  * on every rank.
@@ -125,6 +131,31 @@ struct coll_side {
 		*parts; /* by rank or by neighbour; one when all partners get or give the same */
 	int count;      /* 0: this rank has no such side */
 };
+
+/*
+ * The order in which the values of the ranks are combined, except in prefix reductions: that of
+ * recursive doubling, which most host MPIs have for most sizes of MPI_Allreduce. With q the largest
+ * power of two up to the number of ranks, the first ranks are combined in pairs until q values
+ * remain, and these as a balanced tree:
+ *
+ *   4 ranks  (0 1) (2 3)        5 ranks  ((0 1) 2) (3 4)        7 ranks  ((0 1) (2 3)) ((4 5) 6)
+ *
+ * A stack evaluates the order: push each rank, then combine the two topmost values as often as
+ * coll_combines_after() says. The stack is at most coll_combine_depth() high.
+ */
+static inline uint32_t coll_combines_after(uint32_t ranks, uint32_t rank)
+{
+	uint32_t power = 1u << (31 - __builtin_clz(ranks)), paired = 2 * (ranks - power);
+
+	if (rank >= paired)
+		return (uint32_t)__builtin_ctz(~(rank - paired / 2));
+	return rank % 2 ? 1 + (uint32_t)__builtin_ctz(~(rank / 2)) : 0;
+}
+
+static inline uint32_t coll_combine_depth(uint32_t ranks)
+{
+	return 32 - (uint32_t)__builtin_clz(ranks);
+}
 
 /* The operation that combines elements. */
 struct coll_reduce {
