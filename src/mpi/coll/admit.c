@@ -15,6 +15,9 @@
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
 #define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
+#define IS_TIMED "its time is compared with that of Sluice (SLUICE_DECIDE)"
+#define IS_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
+#define IS_UNPAID "connecting the communicator costs more than its collectives can gain so far"
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
 #define IS_WRONG "the arguments describe no data to move"
 
@@ -190,22 +193,41 @@ void coll_count_decision(enum coll kind, bool is_admitted)
 	base_count(counters[is_admitted][kind], 1);
 }
 
-/* A call that gains from Sluice only when its buffers are used again: the program may never
- * repeat it. */
-static bool is_too_early(struct coll_op *t)
+/* Returns: whether equal calls must have equal bits, whoever executes them. */
+static bool is_fixed(const struct coll_op *t)
+{
+	return false;
+}
+
+/* Returns: why the communicator is not to be connected for this call; NULL: it is. A call that
+ * gains only when its buffers are used again may never be repeated. */
+static const char *delays_connecting(struct coll_op *t)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
+	bool is_always = policy_admit(gate, t->bytes) == ADMIT_ALWAYS;
 
-	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
-	       t->cs->passed_calls++ < FIRST_PASSED;
+	if (t->cs->is_decided)
+		return NULL;
+	if (gate->is_measured && !(is_always && is_fixed(t)))
+		return comm_state_pay(t->cs, t->args.kind, t->bytes) ? NULL : IS_UNPAID;
+	return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? IS_NEW : NULL;
 }
 
 /* Returns: 1: executed; 0: the host MPI executes the call; -errno. */
 static int prepare_and_run(struct coll_op *t)
 {
-	int err = coll_prepare(t), ret;
+	const struct rt_question question = {
+		.kind = t->args.kind,
+		.bytes = t->bytes,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.name = t->args.name,
+		.is_fixed = is_fixed(t),
+	};
+	int err, ret;
 
-	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	rt_trial_enter(t->cs->rt);
+	err = coll_prepare(t);
+	ret = rt_admit(t->cs->rt, &question, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
@@ -220,12 +242,14 @@ static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	struct coll_op t;
+	const char *why;
 	int ret;
 
 	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
-	if (is_too_early(&t))
-		return trace_rejected(IS_NEW);
+	why = delays_connecting(&t);
+	if (why)
+		return trace_rejected(why);
 	comm_state_connect(t.cs);
 	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(IS_NEW);
@@ -234,12 +258,16 @@ static bool run(struct coll_args *args, int *rc)
 	if (!t.cs->rt || args->kind == COLL_BARRIER ||
 	    (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(NOT_SERVED);
+	if (rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+		return trace_rejected(IS_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
-		return trace_rejected(IS_NEW);
+		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
+		return trace_rejected(args->timed ? IS_TIMED : IS_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	rt_trial_end(t.cs->rt);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -301,6 +329,8 @@ bool coll_execute(struct coll_args *args, int *rc)
 
 int coll_passed(const struct coll_args *args, int rc)
 {
+	if (base_unlikely(args->timed))
+		rt_trial_end(args->timed);
 	if (base_unlikely(args->is_traced) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
 		trace_bytes(args_message_bytes(args)); /* passed on before op->bytes is known */

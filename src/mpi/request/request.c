@@ -423,7 +423,7 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 			       ? NULL
 			       : "Sluice does not serve this collective over several nodes";
 	if (!cs->rt) {
-		comm_state_add_credit(cs, policy_connect_credit(kind, r->op.bytes));
+		comm_state_add_credit(cs, kind, r->op.bytes);
 		return "the communicator is not connected yet; the next blocking collective "
 		       "connects it";
 	}
