@@ -81,6 +81,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_sums { BASE_SUMS_FIXED, BASE_SUMS_HOST, BASE_SUMS_ANY };
 enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
 /* One SLUICE_COLL member switches all collectives of a family. */
 enum base_family {
@@ -109,6 +110,7 @@ struct base_options {
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
+	int64_t sums;                   /* SLUICE_SUMS: fixed host any */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */

@@ -24,6 +24,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
+static const char *const sums_words[] = { "fixed", "host", "any", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
@@ -68,6 +69,9 @@ struct base_option base_option_table[] = {
 	STRING("SLUICE_DECIDE", decide, "table",
 	       "What decides between Sluice and the host MPI: measure, times of the calls; table, "
 	       "figures of this kind of MPI; or a file of figures", SHARED),
+	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
+	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
+	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),
 	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),

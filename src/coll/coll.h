@@ -8,6 +8,7 @@
 #ifndef SLUICE_COLL_H
 #define SLUICE_COLL_H
 
+#include "base/base.h"
 #include "goal/goal.h"
 
 /*
@@ -56,6 +57,17 @@ static inline enum coll coll_pattern(enum coll kind)
 	};
 
 	return (enum coll)patterns[kind];
+}
+
+static inline enum base_family coll_family(enum coll kind)
+{
+	static const uint8_t families[COLL_COUNT] = {
+#define X(id, pattern, family, is_local) BASE_FAMILY_##family,
+		COLL_LIST(X)
+#undef X
+	};
+
+	return (enum base_family)families[kind];
 }
 
 static inline bool coll_is_local(enum coll kind)

@@ -21,13 +21,7 @@
 
 static int64_t mode_of(const struct policy_options *o, enum coll kind)
 {
-	static const uint8_t families[COLL_COUNT] = {
-#define X(id, pattern, family, is_local) BASE_FAMILY_##family,
-		COLL_LIST(X)
-#undef X
-	};
-
-	return o->modes[families[kind]];
+	return o->modes[coll_family(kind)];
 }
 
 /* Least bytes of a blocking call that may be admitted. */

@@ -110,6 +110,34 @@ bool policy_admits_requests(const struct policy_options *o, int ranks, bool over
 /* Returns: whether Sluice admits the collective and size over several nodes. */
 bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes);
 
+/* ---- the bits of reductions --------------------------------------------------------------- */
+
+/* A reduction. Equal on all ranks. */
+struct policy_reduction {
+	int ranks;
+	bool is_predefined;    /* the operation */
+	bool commutes;         /* an operation of the program */
+	enum goal_type op;     /* GOAL_NOP: none that rt computes */
+	enum goal_dtype type;  /* GOAL_DTYPE_COUNT: unknown, for example complex */
+};
+
+/*
+ * Returns: whether Sluice and the host MPI compute equal bits, in whatever order and grouping they
+ * combine the ranks:
+ *
+ *   integers, predefined operation      always: sums and products wrap, the rest has no order
+ *   floating point sums and products    two ranks: both compute a op b. If several operands are
+ *                                       NaN, the result is one of them; MPI does not say which
+ *   floating point MIN and MAX          never: the host MPI's result depends on the order if an
+ *                                       operand is NaN, or for zeros of both signs
+ *   operations of the program           two ranks, and the operation does not commute
+ *
+ * A product of an unknown type may be complex. Complex products need not commute to the last bit.
+ */
+bool policy_is_exact(const struct policy_reduction *r);
+/* Returns: whether SLUICE_SUMS leaves the reduction to the host MPI. */
+bool policy_leaves_to_host(enum base_sums sums, bool is_exact);
+
 /* ---- connecting a communicator ----------------------------------------------------------- */
 
 /*

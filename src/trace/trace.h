@@ -111,6 +111,11 @@ static inline void trace_bytes(uint64_t bytes)
 	if (trace_is_on())
 		trace_current.record.call.bytes = bytes;
 }
+/* Returns: whether the current call is the program's, and its bytes are not known. */
+static inline bool trace_needs_bytes(void)
+{
+	return trace_is_on() && trace_current.depth == 1 && !trace_current.record.call.bytes;
+}
 static inline void trace_admitted(enum trace_region region, int root, bool is_root)
 {
 	if (!trace_is_on())

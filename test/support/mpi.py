@@ -34,7 +34,7 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'worker_cpus': '1'}
 # Tests of behaviour need calls that Sluice executes from the first one on, whatever that costs.
-AT_ONCE = {'SLUICE_DECIDE': 'table', 'SLUICE_REGION_ADOPT_AFTER': '3'}
+AT_ONCE = {'SLUICE_DECIDE': 'table', 'SLUICE_REGION_ADOPT_AFTER': '3', 'SLUICE_SUMS': 'any'}
 forced = {} # --early: what a test says itself counts more
 
 

@@ -143,7 +143,7 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
     assert all(re.fullmatch(r'traced(\.c:\d+|\+0x[0-9a-f]+)', e['args']['where']) for e in calls)
     small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
-    assert set(small) == {'by the host MPI: below SLUICE_COLL_THRESHOLD'}
+    assert set(small) == {'by the host MPI: the message is smaller than SLUICE_COLL_THRESHOLD'}
     summary = (tmp_path / 't/summary.txt').read_text()
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 

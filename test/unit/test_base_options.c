@@ -80,6 +80,7 @@ static const struct {
 	SET("SLUICE_COLL=vector:on", coll_modes[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
 	SET("SLUICE_COLL=nonblocking:on", coll_modes[BASE_FAMILY_NONBLOCKING],
 	    BASE_ADMIT_ON),
+	SET("SLUICE_SUMS=host", sums, BASE_SUMS_HOST),
 	SET("SLUICE_HIER=on", hier, 1),
 	SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
 	SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),

@@ -98,6 +98,7 @@ struct reduce_args {
 	uint64_t element_bytes;
 	enum goal_type known_op;
 	enum goal_dtype known_type;
+	bool is_exact; /* policy_is_exact() */
 };
 
 /* A call that Sluice executes. It points to its own members and must not move until
@@ -166,6 +167,18 @@ uint64_t args_message_bytes(const struct coll_args *args);
 
 /* Returns: whether the host MPI would compute this reduction. False: pass the call on. */
 bool reduce_check(struct coll_op *op);
+/* Returns: whether Sluice and the host MPI give equal bits: collectives that only move data, and
+ * reductions by policy_is_exact(). Valid from coll_admit() on, equal on all ranks. */
+static inline bool reduce_is_exact(const struct coll_op *op)
+{
+	return !coll_is_reduce(op->args.kind) || op->reduce.is_exact;
+}
+/* Returns: whether equal calls may be admitted at one time of a run and passed on at another time
+ * (SLUICE_SUMS). */
+static inline bool reduce_may_change(const struct coll_op *op)
+{
+	return base_opt.sums == BASE_SUMS_ANY || reduce_is_exact(op);
+}
 /* Fills op->call.reduce. Returns: 0 or -errno. */
 int reduce_prepare(struct coll_op *op);
 

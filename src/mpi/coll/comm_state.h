@@ -33,6 +33,8 @@ struct comm_state {
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
 	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
+	/* the host MPI has executed nonblocking reductions whose bits depend on the executor */
+	bool has_passed_inexact;
 	bool is_connect_due;   /* the next blocking collective connects */
 	bool is_freed;         /* the program has freed it; requests still hold the state */
 	int refs;              /* requests that hold the state; under the session's lock */
