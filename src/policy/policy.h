@@ -126,7 +126,7 @@ enum policy_trial_step {
 	TRIAL_USE_HOST,   /* the host MPI was faster */
 	TRIAL_USE_SLUICE,
 	TRIAL_DUE,        /* policy_trial_begin() may follow */
-	TRIAL_HOST,       /* the trial runs: the host MPI executes this call, with its times taken */
+	TRIAL_HOST,       /* the trial runs: the host MPI executes this call, its times are taken */
 	TRIAL_SLUICE,
 	TRIAL_JUDGE,      /* all calls of the trial have ended: policy_trial_judge() must follow */
 };
@@ -150,7 +150,7 @@ struct policy_trial_call {
  */
 uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_trial_call *call,
 			   uint64_t last_begin_ns, uint64_t root_begin_ns);
-/* Returns: false where the clocks of ranks cannot be compared: this rank left before another came. */
+/* Returns: false where clocks of ranks cannot be compared: this rank left before another came. */
 bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,
 			    uint64_t last_begin_ns, uint64_t root_begin_ns);
 
@@ -158,7 +158,7 @@ bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call
 struct policy_trial_result {
 	uint64_t cost_ns[POLICY_TRIAL_CALLS], bytes[POLICY_TRIAL_CALLS];
 	uint64_t unmapped; /* ranks and calls of Sluice in memory that peers had not mapped */
-	bool is_valid;     /* false: clocks cannot be compared; the figures of the host MPI decide */
+	bool is_valid;     /* false: no common clock; the figures of the host MPI decide */
 };
 void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result *r);
 

@@ -8,7 +8,7 @@
 #define INTERVAL_FIRST 128u
 #define INTERVAL_MAX   65536u
 #define INTERVAL_GROWS 8u
-/* Sluice replaces the host MPI from this gain on, and the host MPI Sluice: noise does not decide. */
+/* Sluice replaces the host MPI from this gain on, and the host MPI Sluice. */
 #define GAIN_PERCENT 3u
 
 _Static_assert(POLICY_TRIAL_CALLS == 8, "the order of a trial");
@@ -102,7 +102,8 @@ void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result
 	if (is_first || was_for_sluice != t->is_for_sluice)
 		interval = INTERVAL_FIRST;
 	else
-		interval = (uint32_t)base_min_u64(INTERVAL_GROWS * (uint64_t)interval, INTERVAL_MAX);
+		interval = (uint32_t)base_min_u64((uint64_t)interval * INTERVAL_GROWS,
+						  INTERVAL_MAX);
 	backoff_set(&t->next, interval);
 	backoff_skip(&t->next, t->needs_reuse ? 0 : interval);
 }
@@ -134,7 +135,7 @@ uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_tri
 bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,
 			    uint64_t last_begin_ns, uint64_t root_begin_ns)
 {
-	/* a rank may leave before others enter: to the root, and where it has nothing to wait for */
+	/* a rank may leave before others enter: to the root, or where it waits for none */
 	if (flows_to_root(kind) || kind == COLL_SCAN || kind == COLL_EXSCAN || coll_is_local(kind))
 		return true;
 	return call->end_ns >= (flows_from_root(kind) ? root_begin_ns : last_begin_ns);

@@ -102,8 +102,8 @@ static void report(const struct rt_comm *c, const struct trials_call *call)
 	if (c->rank)
 		return;
 	base_log(BASE_LOG_DEBUG, "rt",
-		 "trial of %s, %llu bytes, %d ranks: host MPI %llu us, Sluice %llu us%s: %s executes "
-		 "the next %u calls",
+		 "trial of %s, %llu bytes, %d ranks: host MPI %llu us, Sluice %llu us%s: %s "
+		 "executes the next %u calls",
 		 call->name, (unsigned long long)call->bytes, c->size,
 		 (unsigned long long)policy_trial_us(t, BY_HOST, call->bytes),
 		 (unsigned long long)policy_trial_us(t, BY_SLUICE, call->bytes),
