@@ -245,6 +245,10 @@ int base_job_rank(void);
 /* Returns: the variable with the rank, or NULL. */
 const char *base_job_rank_name(void);
 
+/* Returns: the number of programs that the launcher started together, or -1; *out_name: the
+ * variable that says so, or NULL. */
+int base_job_size(const char **out_name);
+
 /*
  * Identifies the job and this process's rank in it. Returns: the value of PMI_FD (the descriptor of
  * one proxy for all processes of a node) or of PMIX_NAMESPACE; NULL when there is none, or when

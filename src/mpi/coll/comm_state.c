@@ -179,16 +179,17 @@ static int create_keyvals_locked(void)
  * from other processes and stays out: see are_all_with_us(). */
 void session_start(void)
 {
-	int rank = -1, provided = -1;
+	int rank = -1, size = -1, provided = -1;
 
 	pthread_mutex_lock(&session.lock);
 	bypass++;
 	if (!session.is_started && !session.is_stopped && is_initialized()) {
 		session.is_started = true;
 		host.Comm_rank(abi.comm_world, &rank);
+		host.Comm_size(abi.comm_world, &size);
 		session.is_multiple = !host.Query_thread(&provided) &&
 				   provided == abi.thread_multiple;
-		if (rt_start(rank) && create_keyvals_locked())
+		if (rt_start(rank, size) && create_keyvals_locked())
 			rt_stop();
 	}
 	bypass--;

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages for users: one line a job, in their words.
+
+Run alone: ./dev check mpi -k told
+"""
+import re
+
+import pytest
+
+from support.build import compile_once
+from support.paths import PROGRAMS, SOURCES
+
+PROGRAM = 'told.c'
+
+
+def lines(done):
+    """The messages of Sluice."""
+    return [line for line in done.err.splitlines() if line.startswith('sluice: ')]
+
+
+@pytest.mark.parametrize('launcher, program, library', [
+    ('debian-mpich', 'debian-openmpi', 'Open MPI v4'), ('debian-openmpi', 'debian-mpich', 'MPICH 4'),
+    ('mpich', 'debian-openmpi', 'Open MPI v4')])
+def test_told_that_mpiexec_belongs_to_another_mpi(launcher, program, library, get_mpi):
+    path = get_mpi(program).build(PROGRAM)
+    done = get_mpi(launcher).launch(3, path, 'bcast', env=get_mpi(program).own_env)
+    assert done.out.count('ok told 0 of 1') == 3, done.explain()
+    assert len(lines(done)) == 1, done.explain()
+    assert lines(done)[0].startswith('sluice: these are 3 programs of one rank each: mpiexec belongs to '
+                                     f'another MPI than the program, which uses {library}'), done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
+def test_told_nothing_about_a_job_of_one_rank(name, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(1, mpi.build(PROGRAM), 'bcast')
+    assert done.status == 0 and not lines(done), done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'debian-openmpi'])
+def test_told_by_a_sanitizer_as_without_sluice(name, get_mpi):
+    mpi = get_mpi(name)
+    program = mpi.build(PROGRAM, ['-fsanitize=address'], name='told-asan')
+    env = {'ASAN_OPTIONS': 'detect_leaks=0', 'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1'}
+    done = mpi.launch(2, program, 'bcast', env=env)
+    assert done.status == 0 and done.out.count('ok told') == 2, done.explain()
+    done = mpi.launch(2, program, 'bcast', 'overflow', env=env)
+    assert done.status and 'heap-buffer-overflow' in done.err, done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_told_once_that_device_memory_is_left_alone(name, get_mpi):
+    mpi = get_mpi(name)
+    library = compile_once(PROGRAMS / 'libcuda.so', 'cc', ['-shared', '-fPIC'],
+                           [SOURCES / 'lib/area.c'])
+    done = mpi.launch(2, mpi.build(PROGRAM), 'device', library)
+    assert done.status == 0 and done.out.count('ok told') == 2, done.explain()
+    assert len(lines(done)) == 1 and re.search('device memory .* left alone', lines(done)[0]), done.explain()
