@@ -24,6 +24,16 @@ static int64_t mode_of(const struct policy_options *o, enum coll kind)
 	return o->modes[coll_family(kind)];
 }
 
+/* An option that asks for a kind asks for no trials. Exchanges with neighbours need agreements that
+ * only an option pays for. */
+static bool is_measured(const struct policy_options *o, enum coll kind)
+{
+	bool is_auto = mode_of(o, kind) == BASE_ADMIT_AUTO &&
+		       (!coll_is_local(kind) || o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_AUTO);
+
+	return o->measures && is_auto && kind != COLL_BARRIER && kind < COLL_NEIGHBOR_ALLGATHER;
+}
+
 /* Least bytes of a blocking call that may be admitted. */
 static uint64_t least_bytes(const struct policy_options *o, const struct policy_figures *f,
 			    enum coll kind)
@@ -35,19 +45,13 @@ static uint64_t least_bytes(const struct policy_options *o, const struct policy_
 	/* inside a node barriers of the host MPI are as fast */
 	if (kind == COLL_BARRIER)
 		return o->hier && mode == BASE_ADMIT_ON ? 0 : NEVER;
-	/* ranks share no size: all or nothing, and nothing unless an option asks */
+	/* ranks share no size: all or nothing, and nothing unless trials or an option say so */
 	if (coll_is_local(kind))
-		return o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_ON ? 0 : NEVER;
+		return o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_ON || is_measured(o, kind) ? 0
+											    : NEVER;
 	if (mode == BASE_ADMIT_ON)
 		return o->threshold_bytes;
 	return base_max_u64(f->again, o->threshold_bytes);
-}
-
-/* An option that asks for a kind asks for no trials. */
-static bool is_measured(const struct policy_options *o, enum coll kind)
-{
-	return o->measures && mode_of(o, kind) == BASE_ADMIT_AUTO && kind != COLL_BARRIER &&
-	       !coll_is_local(kind);
 }
 
 static struct coll_gate blocking_gate(const struct policy_options *o,

@@ -78,6 +78,18 @@ static uint64_t cost_of(const struct policy_trial_result *r, enum policy_executo
 	return sum;
 }
 
+/* Exchanges of all sizes are one class. The times of a trial with long and short ones say little. */
+static bool is_comparable(const struct policy_trial_result *r)
+{
+	uint64_t least = r->bytes[0], most = r->bytes[0];
+
+	for (uint32_t i = 1; i < POLICY_TRIAL_CALLS; i++) {
+		least = base_min_u64(least, r->bytes[i]);
+		most = base_max_u64(most, r->bytes[i]);
+	}
+	return most / 4 <= least;
+}
+
 static bool is_better(uint64_t cost, uint64_t than)
 {
 	return (__uint128_t)cost * 100 < (__uint128_t)than * (100 - GAIN_PERCENT);
@@ -93,6 +105,8 @@ void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result
 	t->sluice_cost = cost_of(r, BY_SLUICE);
 	if (!r->is_valid)
 		t->is_for_sluice = true; /* as the figures of the host MPI say */
+	else if (!is_comparable(r))
+		t->is_for_sluice = false;
 	else if (was_for_sluice)
 		t->is_for_sluice = !is_better(t->host_cost, t->sluice_cost);
 	else

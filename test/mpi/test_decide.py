@@ -6,7 +6,7 @@ import pytest
 
 # The first call connects, and three uses are a reused buffer.
 MEASURE = {'SLUICE_DECIDE': 'measure', 'SLUICE_COLL': 'nonblocking:on', 'SLUICE_REGION_ADOPT_AFTER': '3'}
-NAMES = ['one_kind', 'many_kinds', 'late_and_slow_ranks', 'communicators_come_and_go']
+NAMES = ['one_kind', 'many_kinds', 'late_and_slow_ranks', 'exchanges', 'communicators_come_and_go']
 
 
 def run(mpi, ranks, names, with_sluice, folder, env=None, rank_env=None):
@@ -39,6 +39,16 @@ def test_decide_for_the_faster(name, ranks, slow, least, most, get_mpi, with_slu
     rank_env = [{'fault': f'{slow}:all'}] + [{}] * (ranks - 1)
     total = run(get_mpi(name), ranks, ['one_kind'], with_sluice, tmp_path, rank_env=rank_env)
     assert least * ranks <= total['bcast_admitted'] <= most * ranks, total
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 3), ('debian-openmpi', 2)])
+def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
+    """The first eight calls go by, the ninth connects, and a trial follows."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), ranks, ['exchanges'], with_sluice, tmp_path,
+                rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
+    assert 75 * ranks <= total['alltoall_admitted'] <= 90 * ranks, total
 
 
 def test_decide_without_a_common_clock(get_mpi, with_sluice, tmp_path):

@@ -110,6 +110,16 @@ UNIT_TEST(costs_are_compared_per_byte)
 	CHECK_EQ(policy_trial_us(&t, BY_SLUICE, 1 << 20), 1);
 }
 
+UNIT_TEST(short_and_long_exchanges_are_not_compared)
+{
+	struct policy_trial_result r = result_of(1000, 500);
+	struct policy_trial t = { 0 };
+
+	r.bytes[3] = 100;
+	run_trial(&t, &r);
+	CHECK(!t.is_for_sluice);
+}
+
 UNIT_TEST(trials_become_rare_while_they_agree)
 {
 	struct policy_trial_result host = result_of(500, 1000), sluice = result_of(1000, 500);

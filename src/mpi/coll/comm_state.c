@@ -119,11 +119,14 @@ static void tidy(void)
 	}
 }
 
+static _Atomic uint32_t deletions; /* handles of freed communicators are used again */
+
 static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	struct comm_state *cs = value;
 	bool is_held;
 
+	atomic_fetch_add_explicit(&deletions, 1, memory_order_release);
 	pthread_mutex_lock(&session.lock);
 	is_held = cs->refs;
 	cs->is_freed = true;
@@ -250,6 +253,25 @@ int comm_state_get(MPI_Comm comm, struct comm_state **out)
 	else if (!rc)
 		rc = create_comm(comm, out);
 	bypass--;
+	return rc;
+}
+
+int comm_state_find(MPI_Comm comm, struct comm_state **out)
+{
+	static __thread struct {
+		MPI_Comm comm;
+		uint32_t deletions;
+		struct comm_state *state;
+	} last;
+	uint32_t now = atomic_load_explicit(&deletions, memory_order_acquire);
+	int rc = 0;
+
+	if (last.comm != comm || last.deletions != now || !last.state) {
+		last.comm = comm;
+		last.deletions = now;
+		rc = comm_state_get(comm, &last.state);
+	}
+	*out = rc ? NULL : last.state;
 	return rc;
 }
 

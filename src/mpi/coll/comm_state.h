@@ -33,6 +33,7 @@ struct comm_state {
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
 	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
+	uint32_t exchanges, next_question; /* calls whose sizes ranks do not share: payment.c */
 	/* the host MPI has executed nonblocking reductions whose bits depend on the executor */
 	bool has_passed_inexact;
 	bool is_connect_due;   /* the next blocking collective connects */
@@ -50,6 +51,8 @@ bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
 /* Finds the state of a communicator. Local. Returns: 0, or an MPI error code that the host MPI
  * has already reported. */
 int comm_state_get(MPI_Comm comm, struct comm_state **out);
+/* As comm_state_get(), by a few loads where the thread asked for the same communicator before. */
+int comm_state_find(MPI_Comm comm, struct comm_state **out);
 /* Connects a communicator at its first call; then collective. Returns: whether rt serves the
  * communicator. */
 bool comm_state_connect(struct comm_state *cs);

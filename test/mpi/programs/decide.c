@@ -98,6 +98,33 @@ BEHAVIOUR(communicators_come_and_go, 2)
 	free(recv);
 }
 
+/* Of an exchange a rank knows its own bytes only. */
+BEHAVIOUR(exchanges, 2)
+{
+	char *send = check_alloc((size_t)BYTES * size), *recv = check_alloc((size_t)BYTES * size);
+	int *counts = check_alloc(4 * sizeof(int) * (size_t)size), *displs = counts + size;
+	int *from = displs + size, *at = from + size;
+
+	for (int i = 0; i < CALLS; i++) {
+		for (int r = 0; r < size; r++) {
+			/* some ranks send nothing, and the lengths change in the middle */
+			counts[r] = rank == 1 ? 0 : BYTES / (r + 1) / (i < CALLS / 2 ? 1 : 100);
+			from[r] = r == 1 ? 0 : BYTES / (rank + 1) / (i < CALLS / 2 ? 1 : 100);
+			displs[r] = at[r] = r * BYTES;
+			check_fill(send + displs[r], (size_t)counts[r],
+				   check_seed(i, rank * 100 + r));
+		}
+		MPI_Alltoallv(send, counts, displs, MPI_BYTE, recv, from, at, MPI_BYTE,
+			      MPI_COMM_WORLD);
+		for (int r = 0; r < size; r++)
+			check_same(recv + at[r], (size_t)from[r], check_seed(i, r * 100 + rank),
+				   "exchange");
+	}
+	free(counts);
+	free(send);
+	free(recv);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
