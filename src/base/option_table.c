@@ -7,6 +7,7 @@
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
+	.decide = "table",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -65,6 +66,9 @@ struct base_option base_option_table[] = {
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
+	STRING("SLUICE_DECIDE", decide, "table",
+	       "What decides between Sluice and the host MPI: measure, times of the calls; table, "
+	       "figures of this kind of MPI; or a file of figures", SHARED),
 	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
 	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
 	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),

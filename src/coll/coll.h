@@ -139,6 +139,7 @@ struct coll_reduce {
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool commutes;
+	uint32_t float_modes; /* of the thread that made the call: os_float_modes() */
 };
 
 /* One rank's arguments of a collective. */

@@ -31,6 +31,7 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
 		.out_edges = slot_edge_buf(at->comm, s),
+		.float_modes = s->reduce_float_modes,
 	};
 }
 
@@ -138,6 +139,7 @@ static void publish(struct exec_run *r)
 	s->reduce_in_off = f->in_off;
 	s->reduce_out_off = f->out_off;
 	s->is_in_place = f->in_place;
+	s->reduce_float_modes = f->float_modes;
 	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);

@@ -261,7 +261,15 @@ int reduce_combine(struct reduce_view *v, uint64_t first, uint64_t n)
 	_Alignas(64) char piece[3][REDUCE_CHUNK_BYTES];
 	const struct reduce_room room = { { piece[0], piece[1], piece[2] }, REDUCE_CHUNK_BYTES };
 
-	return combine_with(v, v->combine ? v->room : &room, first, n);
+	uint32_t modes;
+	int ret;
+
+	if (v->combine)
+		return combine_with(v, v->room, first, n);
+	modes = os_float_modes_set(v->side(v->ctx, 0).float_modes);
+	ret = combine_with(v, &room, first, n);
+	os_float_modes_set(modes);
+	return ret;
 }
 
 /* ---- edges ------------------------------------------------------------------------------- */

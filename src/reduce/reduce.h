@@ -11,10 +11,11 @@
  *
  * The cut is a pure function of the shape, which all ranks agree on, so each mover computes it
  * alone. A slice is opened, claimed and completed by the words of an xfer (xfer.h). One mover
- * combines a fragment, in the order of ranks, so results do not depend on which mover ran when:
- * they are equal from run to run and on all ranks. A mover reads a chunk from all ranks before it
- * stores the chunk anywhere, so a rank's result may be its input, except for COLL_REDUCE_SCATTER,
- * where a result element depends on other elements of the inputs.
+ * combines a fragment, in the order of ranks, ((rank 0 op rank 1) op rank 2) ..., in rank 0's modes
+ * of floating point arithmetic, so results do not depend on which mover ran when: they are equal
+ * from run to run and on all ranks. A mover reads a chunk from all ranks before it stores the chunk
+ * anywhere, so a rank's result may be its input, except for COLL_REDUCE_SCATTER, where a result
+ * element depends on other elements of the inputs.
  *
  * Bytes outside the mapped pages: in_edges, filled by xfer_fill_edges() before the collective, hold
  * those of an input. Movers store those of a result at out_edges, and the owner copies them out
@@ -85,6 +86,7 @@ struct reduce_side {
 	uint64_t in_off, out_off;
 	const char *in_edges; /* 2 * XFER_EDGE_BYTES */
 	char *out_edges;      /* 2 * XFER_EDGE_BYTES */
+	uint32_t float_modes; /* os_float_modes() of the rank */
 };
 
 /* Work memory for `combine`: three pieces of `bytes` bytes, each at least an element. */

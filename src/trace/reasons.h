@@ -23,6 +23,10 @@
 #define TRACE_WHY_NEW                                                                              \
 	"faster only in buffers that are used again, and some rank has not used its own again"
 #define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
+#define TRACE_WHY_UNPAID                                                                           \
+	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"
+#define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"
+#define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
 #define TRACE_WHY_NOT_SERVED                                                                       \
 	"Sluice does not serve this communicator: SLUICE_LOG=info prints the reason"
 #define TRACE_WHY_ALONE "this communicator has one rank"

@@ -197,22 +197,36 @@ void coll_count_decision(enum coll kind, bool is_admitted)
 	base_count(counters[is_admitted][kind], 1);
 }
 
-/* A call that gains from Sluice only when its buffers are used again: the program may never
- * repeat it. */
-static bool is_too_early(struct coll_op *t)
+/* Returns: why the communicator is not to be connected for this call; NULL: it is. A call that
+ * gains only when its buffers are used again may never be repeated. */
+static const char *delays_connecting(struct coll_op *t)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
+	bool is_always = policy_admit(gate, t->bytes) == ADMIT_ALWAYS;
 
-	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
-	       t->cs->passed_calls++ < FIRST_PASSED;
+	if (t->cs->is_decided)
+		return NULL;
+	if (gate->is_measured && (!is_always || reduce_may_change(t)))
+		return comm_state_pay(t->cs, t->args.kind, t->bytes) ? NULL
+									     : TRACE_WHY_UNPAID;
+	return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? TRACE_WHY_FIRST : NULL;
 }
 
 /* Returns: 1: executed; 0: the host MPI executes the call; -errno. */
 static int prepare_and_run(struct coll_op *t)
 {
-	int err = coll_prepare(t), ret;
+	const struct rt_question question = {
+		.kind = t->args.kind,
+		.bytes = t->bytes,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.name = t->args.name,
+		.is_fixed = !reduce_may_change(t),
+	};
+	int err, ret;
 
-	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	rt_trial_enter(t->cs->rt);
+	err = coll_prepare(t);
+	ret = rt_admit(t->cs->rt, &question, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
@@ -227,12 +241,14 @@ static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	struct coll_op t;
+	const char *why;
 	int ret;
 
 	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
-	if (is_too_early(&t))
-		return trace_rejected(TRACE_WHY_FIRST);
+	why = delays_connecting(&t);
+	if (why)
+		return trace_rejected(why);
 	comm_state_connect(t.cs);
 	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(TRACE_WHY_NEW);
@@ -242,12 +258,16 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
+	if (rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
-		return trace_rejected(TRACE_WHY_NEW);
+		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
+		return trace_rejected(args->timed ? TRACE_WHY_TIMED : TRACE_WHY_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	rt_trial_end(t.cs->rt);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -362,4 +382,9 @@ bool coll_execute(struct coll_args *args, int *rc)
 	return false;
 }
 
-int coll_passed(const struct coll_args *args, int rc) { return coll_trace_end(args, rc); }
+int coll_passed(const struct coll_args *args, int rc)
+{
+	if (base_unlikely(args->timed))
+		rt_trial_end(args->timed);
+	return coll_trace_end(args, rc);
+}

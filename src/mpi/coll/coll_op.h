@@ -71,6 +71,7 @@ struct coll_args {
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
 	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
 	bool is_traced;        /* the trace records the call */
+	struct rt_comm *timed; /* a trial takes the time of the host MPI's call */
 };
 
 #define BUFREF_PARTS_INLINE 16 /* further parts are allocated */

@@ -435,12 +435,29 @@ bool comm_state_is_freed(struct comm_state *cs)
 
 /* ---- credit of nonblocking calls ------------------------------------------------------------ */
 
-void comm_state_add_credit(struct comm_state *cs, uint32_t credit)
+static bool pay_locked(struct comm_state *cs, enum coll kind, uint64_t bytes)
+{
+	struct policy_options o = rt_policy_options();
+
+	cs->connect_credit += policy_connect_credit(&o, kind, bytes, cs->size);
+	return cs->connect_credit > policy_connect_threshold(&o);
+}
+
+bool comm_state_pay(struct comm_state *cs, enum coll kind, uint64_t bytes)
+{
+	bool is_due;
+
+	pthread_mutex_lock(&session.lock);
+	is_due = pay_locked(cs, kind, bytes);
+	pthread_mutex_unlock(&session.lock);
+	return is_due;
+}
+
+void comm_state_add_credit(struct comm_state *cs, enum coll kind, uint64_t bytes)
 {
 	pthread_mutex_lock(&session.lock);
 	if (!cs->is_connect_due && !cs->is_decided) {
-		cs->connect_credit += credit;
-		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
+		cs->is_connect_due = pay_locked(cs, kind, bytes);
 		if (cs->is_connect_due)
 			rt_intercept_ref();
 	}

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"
+#include "os/os.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* bytes; no predefined datatype is larger */
@@ -151,7 +152,8 @@ int reduce_prepare(struct coll_op *t)
 				  .type = t->reduce.known_type,
 				  .element_bytes = t->reduce.element_bytes,
 				  .combine = combine,
-				  .ctx = &t->reduce };
+				  .ctx = &t->reduce,
+				  .float_modes = os_float_modes() };
 	if (!is_predefined(t) &&
 	    host.Op_commutative(t->args.op, &commutes))
 		return -EIO;

@@ -123,10 +123,13 @@ static int queued(struct rt_request *r)
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
 	const struct coll_reduce *f = ctx;
+	uint32_t modes;
 
 	if (f->op == GOAL_NOP)
 		return f->combine(f->ctx, in, inout, bytes / f->element_bytes);
+	modes = os_float_modes_set(f->float_modes); /* this may be a fault handler */
 	goal_local((enum goal_isa)os_simd(), f->op, f->type, inout, in, inout, bytes);
+	os_float_modes_set(modes);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
  */
 #include "check.h"
 
-enum { N = 20000, CALLS = 8 };
+enum { N = 20000, CALLS = 8, FLUSH_TO_ZERO = 0x8040 };
 
 static double in[N], out[N], first[N];
 static float in_f[N], out_f[N], first_f[N];
@@ -154,6 +154,33 @@ BEHAVIOUR(operation_of_the_program, 2)
 	MPI_Op_create(add, 1, &own);
 	repeat(by_own, N);
 	MPI_Op_free(&own);
+}
+
+/* Zero for the program: its processor modes say so, wherever the sum is computed. */
+BEHAVIOUR(subnormal_numbers, 2)
+{
+	unsigned csr = __builtin_ia32_stmxcsr();
+	int wrong = 0;
+
+	__builtin_ia32_ldmxcsr(csr | FLUSH_TO_ZERO);
+	for (int i = 0; i < N; i++)
+		in[i] = 0x1p-1060;
+	for (int c = 0; c < CALLS; c++) {
+		MPI_Request r;
+
+		memset(out, 1, sizeof out);
+		MPI_Allreduce(in, out, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		for (int i = 0; i < N; i++)
+			wrong += memcmp(&out[i], &(double){ 0 }, sizeof out[i]) != 0;
+		memset(out, 1, sizeof out);
+		MPI_Iallreduce(in, out, 40, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		for (int i = 0; i < 40; i++)
+			wrong += memcmp(&out[i], &(double){ 0 }, sizeof out[i]) != 0;
+	}
+	__builtin_ia32_ldmxcsr(csr);
+	if (wrong)
+		check_fail("%d sums are not zero", wrong);
 }
 
 /* MPI does not say which NaN, or which zero, a maximum is. */
