@@ -58,8 +58,9 @@ static int report_table(struct report *r, int rank)
 	else
 		report_add(r, "sluice: process %d: counters\n", (int)getpid());
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
-		report_add(r, "  %-15s %16" PRIu64 "  %s\n", counter_text[c].name,
-			   base_counter_value(c), counter_text[c].help);
+		if (base_counter_value(c))
+			report_add(r, "  %-23s %16" PRIu64 "  %s\n", counter_text[c].name,
+				   base_counter_value(c), counter_text[c].help);
 	return report_write(STDERR_FILENO, r);
 }
 
