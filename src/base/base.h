@@ -322,6 +322,10 @@ static inline void base_count(enum base_counter c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&base_counters[c], n, memory_order_relaxed);
 }
+static inline uint64_t base_counter_value(enum base_counter c)
+{
+	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
+}
 /* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);
 

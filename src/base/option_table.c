@@ -111,7 +111,8 @@ struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_OUTPUT
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, "Messages written to stderr", LOCAL),
 	STRING("SLUICE_STATS", stats, "",
-	       "Where counters go at the end: - for stderr, else a file prefix", LOCAL),
+	       "Where counters go at the end: - for one table on stderr, else a file prefix",
+	       LOCAL),
 	STRING("SLUICE_TRACE", trace, "",
 	       "Folder for the trace of each process, which sluice trace sets; empty for none",
 	       LOCAL),

@@ -33,4 +33,7 @@
 	"Sluice does not serve this communicator: SLUICE_LOG=info prints the reason"
 #define TRACE_WHY_ALONE "this communicator has one rank"
 
+/* An activity of which reports sum the bytes and the time. */
+#define TRACE_ADOPTION "memory is adopted"
+
 #endif
