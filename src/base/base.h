@@ -125,6 +125,7 @@ struct base_options {
 	int64_t xfer_copy;              /* xfer_copy: enum base_copy_kernel */
 	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
 	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
+	const char *decide;          /* SLUICE_DECIDE */
 	int64_t early;               /* SLUICE_EARLY: enum base_early */
 	uint64_t early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
@@ -291,6 +292,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
 	X(BYTES_EDGE, "bytes_edge", "edge bytes this rank copied out of descriptors")              \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
+	X(TRIALS, "trials", "comparisons of the host MPI with Sluice by the times of calls")       \
 	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
@@ -319,6 +321,10 @@ extern _Atomic uint64_t base_counters[BASE_CTR_COUNT];
 static inline void base_count(enum base_counter c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&base_counters[c], n, memory_order_relaxed);
+}
+static inline uint64_t base_counter_value(enum base_counter c)
+{
+	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
 }
 /* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);

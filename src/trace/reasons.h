@@ -23,8 +23,17 @@
 #define TRACE_WHY_NEW                                                                              \
 	"faster only in buffers that are used again, and some rank has not used its own again"
 #define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
+#define TRACE_WHY_UNPAID                                                                           \
+	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"
+#define TRACE_WHY_EXCHANGE                                                                         \
+	"ranks do not know each other's sizes, and trials (SLUICE_DECIDE) are for the host MPI so far"
+#define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"
+#define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
 #define TRACE_WHY_NOT_SERVED                                                                       \
 	"Sluice does not serve this communicator: SLUICE_LOG=info prints the reason"
 #define TRACE_WHY_ALONE "this communicator has one rank"
+
+/* An activity of which reports sum the bytes and the time. */
+#define TRACE_ADOPTION "memory is adopted"
 
 #endif

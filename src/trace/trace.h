@@ -266,7 +266,8 @@ static inline void trace_row_end(const void *row)
 
 /* ---- the rest ---------------------------------------------------------------------------- */
 
-/* Records another activity that takes time, such as making a group. */
+/* Records another activity that takes time, such as making a group, for the current call if there
+ * is one. */
 void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes);
 static inline uint64_t trace_activity_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
 static inline void trace_activity(const char *text, uint64_t begin_ns, uint64_t bytes)

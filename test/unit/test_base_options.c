@@ -122,7 +122,7 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 9 + 3); /* nine texts, three lists */
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 10 + 3); /* ten texts, three lists */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

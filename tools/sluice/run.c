@@ -18,6 +18,7 @@
 #include "preload/preload.h"
 #include "mpi_find.h"
 #include "run.h"
+#include "stats.h"
 #include "tool.h"
 
 static const char help[] =
@@ -368,6 +369,8 @@ int run_program(const struct run_verb *v, char **argv)
 	preload = choose_preload(path, kind, library);
 	if (verb->prepare && (rc = verb->prepare(preload)))
 		return rc;
+	if (preload)
+		stats_prepare();
 	set_preload(preload, path);
 	report_problems(args.program[0]);
 	execvp(args.program[0], args.program);

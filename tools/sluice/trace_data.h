@@ -31,7 +31,8 @@
 struct trace_place {
 	const char *name;      /* "MPI_Bcast" */
 	const char *module;    /* path; "": unknown */
-	uint64_t offset;       /* in the module, of the instruction after the call */
+	uint64_t offset;       /* in the module, of the instruction after the call; or a line */
+	bool is_source;        /* module is a source file, offset a line */
 	char *function;        /* "": unknown */
 	char *where;           /* "file.c:12", or "module+0x123" */
 	/* exact sums */
@@ -45,6 +46,7 @@ struct trace_place {
 	uint64_t touched, called, unseen; /* of detached operations */
 	uint64_t started;        /* requests that were waited for or tested later */
 	uint64_t mapped, plain, packed;   /* calls by kind of memory */
+	uint64_t adopted, adopt_ns;       /* bytes and time of adoptions in its calls */
 };
 
 struct trace_call {

@@ -198,9 +198,13 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 {
 	uint64_t described = p->mapped + p->plain + p->packed;
 
-	fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
-		*p->function ? p->function : "?", p->where, p->processes,
-		p->processes == 1 ? "process" : "processes");
+	if (p->is_source)
+		fprintf(out, "\n%3zu %s called at %s, in %u %s\n", number, p->name, p->where,
+			p->processes, p->processes == 1 ? "process" : "processes");
+	else
+		fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
+			*p->function ? p->function : "?", p->where, p->processes,
+			p->processes == 1 ? "process" : "processes");
 	print_reasons(out, d, p);
 	if (p->received)
 		fprintf(out,
@@ -213,6 +217,14 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 			"      memory: mapped by peers %u %%, not mapped %u %%, packed %u %%\n",
 			percent(p->mapped, described), percent(p->plain, described),
 			percent(p->packed, described));
+	if (p->adopted) {
+		char bytes[32], ns[32];
+
+		format_bytes(p->adopted, bytes, sizeof bytes);
+		format_ns(p->adopt_ns, ns, sizeof ns);
+		fprintf(out, "      adoption: %s became memory that ranks share, which took %s\n",
+			bytes, ns);
+	}
 	print_detached(out, p);
 }
 

@@ -12,7 +12,6 @@
 #include "trace/reasons.h"
 #include "trace/trace.h"
 
-#define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
 #define IS_EMPTY "the call moves no data"
 #define IS_UNCHECKED "the host MPI checks these arguments: they are unusual or wrong"
 
@@ -197,22 +196,21 @@ void coll_count_decision(enum coll kind, bool is_admitted)
 	base_count(counters[is_admitted][kind], 1);
 }
 
-/* A call that gains from Sluice only when its buffers are used again: the program may never
- * repeat it. */
-static bool is_too_early(struct coll_op *t)
-{
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
-
-	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
-	       t->cs->passed_calls++ < FIRST_PASSED;
-}
-
 /* Returns: 1: executed; 0: the host MPI executes the call; -errno. */
 static int prepare_and_run(struct coll_op *t)
 {
-	int err = coll_prepare(t), ret;
+	const struct rt_question question = {
+		.kind = t->args.kind,
+		.bytes = t->bytes,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.name = t->args.name,
+		.is_fixed = !reduce_may_change(t),
+	};
+	int err, ret;
 
-	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	rt_trial_enter(t->cs->rt);
+	err = coll_prepare(t);
+	ret = rt_admit(t->cs->rt, &question, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
@@ -227,12 +225,14 @@ static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	struct coll_op t;
+	const char *why;
 	int ret;
 
 	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
-	if (is_too_early(&t))
-		return trace_rejected(TRACE_WHY_FIRST);
+	why = coll_delays_connecting(&t);
+	if (why)
+		return trace_rejected(why);
 	comm_state_connect(t.cs);
 	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(TRACE_WHY_NEW);
@@ -242,12 +242,16 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
+	if (rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
-		return trace_rejected(TRACE_WHY_NEW);
+		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
+		return trace_rejected(args->timed ? TRACE_WHY_TIMED : TRACE_WHY_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	rt_trial_end(t.cs->rt);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -271,43 +275,6 @@ static const char *closed_reason(enum coll kind, bool is_request)
 	if (kind == COLL_BARRIER)
 		return TRACE_WHY_BARRIER;
 	return coll_is_local(kind) ? TRACE_WHY_VECTOR : TRACE_WHY_KIND;
-}
-
-/* Returns: bytes of all parts of a buffer. */
-static uint64_t buf_bytes(const struct coll_args *args, const struct arg_buf *buf)
-{
-	int n = buf->form < ARG_EACH ? 1 : members_count(args->comm, buf->which);
-	uint64_t bytes = 0;
-
-	if (buf->form == ARG_BUF || buf->form == ARG_EACH)
-		return n > 0 && buf->count > 0 ? types_bytes(buf->type, buf->count) * (uint64_t)n
-					       : 0;
-	for (int i = 0; i < n && buf->counts.at; i++) {
-		MPI_Count count = list_get(buf->counts, i);
-
-		if (count > 0)
-			bytes += types_bytes(buf->form == ARG_PARTS ? abi_handle_get(buf->types, i)
-								    : buf->type,
-					     count);
-	}
-	return bytes;
-}
-
-/* Returns: bytes of the rank's message in a successful call; where ranks share no size, of all
- * that the rank sends (of a scatter: receives); 0: unknown. */
-static uint64_t traced_bytes(const struct coll_args *args)
-{
-	const struct arg_buf *own = args->kind == COLL_SCATTERV ? &args->recv : &args->send;
-
-	if (args_message(args) || args->kind == COLL_GATHER || args->kind == COLL_SCATTER)
-		return args_message_bytes(args);
-	if (own->at == abi.in_place && !coll_is_neighborhood(args->kind)) {
-		own = &args->recv;
-		if (args->kind != COLL_ALLTOALLV && args->kind != COLL_ALLTOALLW &&
-		    args->kind != COLL_REDUCE_SCATTER)
-			return 0;
-	}
-	return buf_bytes(args, own);
 }
 
 bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
@@ -337,7 +304,7 @@ int coll_trace_end(const struct coll_args *args, int rc)
 {
 	if (base_unlikely(args->is_traced)) {
 		if (!rc && trace_needs_bytes())
-			trace_bytes(traced_bytes(args));
+			trace_bytes(args_own_bytes(args));
 		return trace_call_end(rc);
 	}
 	if (base_unlikely(args->traced_since))
@@ -354,6 +321,11 @@ bool coll_execute(struct coll_args *args, int *rc)
 	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
+	if (gate->is_measured && coll_is_local(args->kind) && 
+	    coll_exchange_passes(args, rc)) {
+		trace_rejected(TRACE_WHY_EXCHANGE);
+		return *rc;
+	}
 	if (run(args, rc)) {
 		coll_trace_end(args, *rc);
 		return true;
@@ -362,4 +334,9 @@ bool coll_execute(struct coll_args *args, int *rc)
 	return false;
 }
 
-int coll_passed(const struct coll_args *args, int rc) { return coll_trace_end(args, rc); }
+int coll_passed(const struct coll_args *args, int rc)
+{
+	if (base_unlikely(args->timed))
+		rt_trial_end(args->timed);
+	return coll_trace_end(args, rc);
+}

@@ -71,6 +71,7 @@ struct coll_args {
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
 	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
 	bool is_traced;        /* the trace records the call */
+	struct rt_comm *timed; /* a trial takes the time of the host MPI's call */
 };
 
 #define BUFREF_PARTS_INLINE 16 /* further parts are allocated */
@@ -143,6 +144,17 @@ static inline bool coll_is_neighborhood(enum coll kind)
 	return kind >= COLL_NEIGHBOR_ALLGATHER;
 }
 
+/* ---- payment.c --------------------------------------------------------------------------- */
+
+/* Returns: why the communicator is not to be connected for this call; NULL: it is, or has been. A
+ * call that gains only when its buffers are used again may never be repeated. Context: may be
+ * collective, on all ranks alike. */
+const char *coll_delays_connecting(struct coll_op *op);
+/* Decides by a few loads whether the host MPI executes a call whose size ranks do not share. Equal
+ * on all ranks. Returns: true: pass the call on, or, with *rc set, the host MPI has already
+ * reported an error. */
+bool coll_exchange_passes(const struct coll_args *args, int *rc);
+
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 
 /* Finds the buffers and op->bytes from op->cs, is_root and in_place. Returns: false: pass the
@@ -161,6 +173,9 @@ int bufrefs_flush(struct coll_op *op);
 const struct arg_buf *args_message(const struct coll_args *args);
 /* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
 uint64_t args_message_bytes(const struct coll_args *args);
+/* Returns: bytes of the rank's message in a valid call; where ranks share no size, of all that the
+ * rank sends (of a scatter: receives); 0: unknown. */
+uint64_t args_own_bytes(const struct coll_args *args);
 
 /* ---- reduce.c ---------------------------------------------------------------------------- */
 

@@ -29,7 +29,8 @@ static char host_mpi[TUNE_MPI_BYTES]; /* "MPICH 5.0.2" */
 struct policy_options rt_policy_options(void)
 {
 	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
-				    .hier = base_opt.hier };
+				    .hier = base_opt.hier,
+				    .measures = !strcmp(base_opt.decide, "measure") };
 
 	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
 	return o;

@@ -4,13 +4,16 @@
  *
  *   told bcast           broadcasts, right
  *   told device LIBRARY  broadcasts a mapping without read permission, with LIBRARY loaded
+ *   told ends HOW        broadcasts; then rank 1 ends: abort, kill or exit
  */
 #include <dlfcn.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { BYTES = 1 << 20, ROUNDS = 8 };
 
@@ -47,10 +50,25 @@ static int device(char **args)
 	return !dlopen(args[0], RTLD_NOW) || at == MAP_FAILED || broadcasts(at);
 }
 
+static int ends(char **args)
+{
+	char *at = malloc(BYTES);
+	int failed = broadcasts(at);
+
+	free(at);
+	if (rank != 1)
+		return failed;
+	if (!strcmp(args[0], "abort"))
+		MPI_Abort(MPI_COMM_WORLD, 3);
+	if (!strcmp(args[0], "kill"))
+		raise(SIGKILL);
+	_exit(3);
+}
+
 static const struct {
 	const char *name;
 	int (*run)(char **args);
-} modes[] = { { "bcast", bcast }, { "device", device } };
+} modes[] = { { "bcast", bcast }, { "device", device }, { "ends", ends } };
 
 int main(int argc, char **argv)
 {
