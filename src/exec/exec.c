@@ -89,7 +89,7 @@ void exec_destroy(struct exec_comm *e)
 		free(r);
 	}
 	free(e->help);
-	free(e->room.piece[0]);
+	free(e->room.at);
 	free(e);
 }
 

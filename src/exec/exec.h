@@ -126,6 +126,7 @@ struct exec_reduce {
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool is_commutative;    /* of `combine` */
+	uint32_t float_modes;   /* os_float_modes() of the caller; all movers use rank 0's */
 };
 
 /* One rank's side of a collective. */

@@ -31,7 +31,7 @@ struct exec_slot {
 	struct reduce_shape
 		reduce; /* valid when is_reduce; the claim words are the first transfer's */
 	uint64_t reduce_in_off, reduce_out_off;
-	uint32_t is_reduce, is_in_place;
+	uint32_t is_reduce, is_in_place, reduce_float_modes;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t
 		/* number of the last collective that this rank ended here; release, read acquire */

@@ -47,6 +47,15 @@ int os_futex_wake(_Atomic uint32_t *word, int n);
 enum os_simd { OS_SIMD_BASE, OS_SIMD_AVX2, OS_SIMD_AVX512 };
 enum os_simd os_simd(void);
 
+/*
+ * The modes of floating point arithmetic of a thread: rounding, and whether subnormals are zero.
+ * Fault handlers start with the modes of a new process (0), and so does another process.
+ * os_float_modes_set() changes neither masks nor flags of exceptions, and returns the modes before.
+ * Context: async-signal-safe.
+ */
+uint32_t os_float_modes(void);
+uint32_t os_float_modes_set(uint32_t modes);
+
 /* ---- CPUs --------------------------------------------------------------------------------- */
 #define OS_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct os_cpumask { uint64_t bits[OS_CPUMASK_WORDS]; };

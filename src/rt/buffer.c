@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rt/private.h"
+#include "trace/reasons.h"
 
 /* ---- the pool of copies ------------------------------------------------------------------ */
 
@@ -83,6 +84,19 @@ static int open_copy(struct buffer *b, uint64_t bytes)
 	return 0;
 }
 
+/* As region_describe(); records an adoption. */
+static void describe(const struct coll_buf *buf, struct region_desc *out)
+{
+	enum region_intent intent = policy_intent(base_opt.region_kind, buf->is_shared);
+	uint64_t begin_ns = trace_activity_begin();
+	uint64_t before = base_counter_value(BASE_CTR_BYTES_ADOPTED), adopted;
+
+	region_describe(buf->addr, buf->bytes, intent, out);
+	adopted = base_counter_value(BASE_CTR_BYTES_ADOPTED) - before;
+	if (adopted)
+		trace_activity(TRACE_ADOPTION, begin_ns, adopted);
+}
+
 int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
 		enum buffer_memory memory)
 {
@@ -92,8 +106,7 @@ int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_by
 	if (!side->count || !buf->bytes)
 		return 0;
 	if (!buf->pack && memory != BUFFER_COPY) {
-		region_describe(buf->addr, buf->bytes,
-				policy_intent(base_opt.region_kind, buf->is_shared), &b->desc);
+		describe(buf, &b->desc);
 		b->is_unmapped = !(b->desc.flags & REGION_DESC_MAPPED);
 		if (memory == BUFFER_ANY || !b->is_unmapped) {
 			b->addr = buf->addr;

@@ -281,13 +281,27 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 	return scratch_comm(&pack->scratch);
 }
 
+/* Announces device memory once. */
+static bool is_device_memory(const void *addr, uint64_t bytes)
+{
+	static atomic_bool is_announced;
+
+	if (base_likely(!os_is_device_memory(addr, bytes)))
+		return false;
+	if (base_log_rank() <= 0 && !atomic_exchange(&is_announced, true))
+		base_log(BASE_LOG_ERROR, "mpi",
+			 "device memory (CUDA and others) is left alone: in collectives on it the "
+			 "host MPI packs and unpacks the data");
+	return true;
+}
+
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 	      const struct types_shape *shape, struct coll_buf *out)
 {
 	*out = (struct coll_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
 	out->addr = (char *)base + shape->true_lb;
 	if (!shape->in_order || (count != 1 && shape->extent != shape->size) ||
-	    os_is_device_memory(out->addr, out->bytes))
+	    is_device_memory(out->addr, out->bytes))
 		return pack_init_packed(pack, base, count, datatype, shape, out);
 	pack->element = NULL;
 	pack->element_is_dirty = false;

@@ -40,6 +40,41 @@ uint64_t args_message_bytes(const struct coll_args *args)
 	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
 }
 
+/* Returns: bytes of all parts of a buffer. */
+static uint64_t buf_bytes(const struct coll_args *args, const struct arg_buf *buf)
+{
+	int n = buf->form < ARG_EACH ? 1 : members_count(args->comm, buf->which);
+	uint64_t bytes = 0;
+
+	if (buf->form == ARG_BUF || buf->form == ARG_EACH)
+		return n > 0 && buf->count > 0 ? types_bytes(buf->type, buf->count) * (uint64_t)n
+					       : 0;
+	for (int i = 0; i < n && buf->counts.at; i++) {
+		MPI_Count count = list_get(buf->counts, i);
+
+		if (count > 0)
+			bytes += types_bytes(buf->form == ARG_PARTS ? abi_handle_get(buf->types, i)
+								    : buf->type,
+					     count);
+	}
+	return bytes;
+}
+
+uint64_t args_own_bytes(const struct coll_args *args)
+{
+	const struct arg_buf *own = args->kind == COLL_SCATTERV ? &args->recv : &args->send;
+
+	if (args_message(args) || args->kind == COLL_GATHER || args->kind == COLL_SCATTER)
+		return args_message_bytes(args);
+	if (own->at == abi.in_place && !coll_is_neighborhood(args->kind)) {
+		own = &args->recv;
+		if (args->kind != COLL_ALLTOALLV && args->kind != COLL_ALLTOALLW &&
+		    args->kind != COLL_REDUCE_SCATTER)
+			return 0;
+	}
+	return buf_bytes(args, own);
+}
+
 /* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
  * addresses. */
 static bool is_address(const void *at, const struct types_shape *shape)

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "rt/coll/run.h"
+#include "rt/trials.h"
 
 /* Does a rank send the same bytes to all, or all to one? */
 static bool sends_one_range(enum coll kind)
@@ -101,7 +102,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 	if (run_own_part_fits(call, rank))
 		ret = open_buffers(c, call, &b, piece);
 	d = detach_describe(c, call, &b, piece >= call->bytes);
-	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
+	trials_count(c, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, rank == call->root);
 	/* a call that is not cut runs once, also when this rank has nothing to move */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

@@ -79,6 +79,7 @@ struct exec_reduce run_reduction(const struct coll_call *call, const struct buff
 		.combine = call->reduce.combine,
 		.ctx = call->reduce.ctx,
 		.is_commutative = call->reduce.commutes,
+		.float_modes = call->reduce.float_modes,
 	};
 }
 
