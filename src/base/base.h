@@ -81,6 +81,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_sums { BASE_SUMS_FIXED, BASE_SUMS_HOST, BASE_SUMS_ANY };
 enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
 /* One SLUICE_COLL member switches all collectives of a family. */
 enum base_family {
@@ -109,6 +110,7 @@ struct base_options {
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
+	int64_t sums;                   /* SLUICE_SUMS: fixed host any */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
@@ -123,6 +125,7 @@ struct base_options {
 	int64_t xfer_copy;              /* xfer_copy: enum base_copy_kernel */
 	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
 	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
+	const char *decide;          /* SLUICE_DECIDE */
 	int64_t early;               /* SLUICE_EARLY: enum base_early */
 	uint64_t early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
@@ -242,6 +245,10 @@ int base_job_rank(void);
 /* Returns: the variable with the rank, or NULL. */
 const char *base_job_rank_name(void);
 
+/* Returns: the number of programs that the launcher started together, or -1; *out_name: the
+ * variable that says so, or NULL. */
+int base_job_size(const char **out_name);
+
 /*
  * Identifies the job and this process's rank in it. Returns: the value of PMI_FD (the descriptor of
  * one proxy for all processes of a node) or of PMIX_NAMESPACE; NULL when there is none, or when
@@ -280,11 +287,13 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
 	X(ENGINE_RETIRED, "engine_retired", "channels retired as broken")                          \
 	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")              \
+	X(TYPED, "typed", "buffers with gaps that peers copied from or to without packing")        \
 	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")           \
 	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")             \
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
 	X(BYTES_EDGE, "bytes_edge", "edge bytes this rank copied out of descriptors")              \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
+	X(TRIALS, "trials", "comparisons of the host MPI with Sluice by the times of calls")       \
 	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                   \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
@@ -313,6 +322,10 @@ extern _Atomic uint64_t base_counters[BASE_CTR_COUNT];
 static inline void base_count(enum base_counter c, uint64_t n)
 {
 	atomic_fetch_add_explicit(&base_counters[c], n, memory_order_relaxed);
+}
+static inline uint64_t base_counter_value(enum base_counter c)
+{
+	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
 }
 /* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);

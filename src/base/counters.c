@@ -19,11 +19,6 @@ static const struct {
 #undef X
 };
 
-static uint64_t counter_value(enum base_counter c)
-{
-	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
-}
-
 /* Text in a fixed buffer, which truncates. */
 struct report {
 	size_t used;
@@ -63,8 +58,9 @@ static int report_table(struct report *r, int rank)
 	else
 		report_add(r, "sluice: process %d: counters\n", (int)getpid());
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
-		report_add(r, "  %-15s %16" PRIu64 "  %s\n", counter_text[c].name, counter_value(c),
-			   counter_text[c].help);
+		if (base_counter_value(c))
+			report_add(r, "  %-23s %16" PRIu64 "  %s\n", counter_text[c].name,
+				   base_counter_value(c), counter_text[c].help);
 	return report_write(STDERR_FILENO, r);
 }
 
@@ -78,7 +74,7 @@ static int report_json(struct report *r, int rank, const char *prefix)
 		return -ENAMETOOLONG;
 	report_add(r, "{\n  \"rank\": %d,\n  \"pid\": %d", rank, (int)getpid());
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
-		report_add(r, ",\n  \"%s\": %" PRIu64, counter_text[c].name, counter_value(c));
+		report_add(r, ",\n  \"%s\": %" PRIu64, counter_text[c].name, base_counter_value(c));
 	report_add(r, "\n}\n");
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0) {

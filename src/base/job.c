@@ -42,6 +42,28 @@ const char *base_job_rank_name(void)
 	return name;
 }
 
+int base_job_size(const char **out_name)
+{
+	/* SLURM_NTASKS is that of the allocation; this one is srun's */
+	static const char *const names[] = {
+		"PMI_SIZE",	  "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE",
+		"FLUX_JOB_SIZE", "SLURM_STEP_NUM_TASKS",
+	};
+	int64_t size;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		const char *text = getenv(names[i]);
+
+		*out_name = names[i];
+		if (i == 0 && getenv("PMI_SPAWNED"))
+			continue; /* PMI_SIZE is its parents' */
+		if (text && !base_parse_int(text, &size) && size > 0 && size <= INT32_MAX)
+			return (int)size;
+	}
+	*out_name = NULL;
+	return -1;
+}
+
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
 {
 	/* variables of job and rank; each pair of one launcher, as jobs can be nested */

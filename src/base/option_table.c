@@ -7,6 +7,7 @@
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
+	.decide = "table",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -23,6 +24,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
+static const char *const sums_words[] = { "fixed", "host", "any", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
@@ -64,6 +66,12 @@ struct base_option base_option_table[] = {
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
+	STRING("SLUICE_DECIDE", decide, "table",
+	       "What decides between Sluice and the host MPI: measure, times of the calls; table, "
+	       "figures of this kind of MPI; or a file of figures", SHARED),
+	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
+	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
+	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),
 	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),
@@ -103,7 +111,8 @@ struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_OUTPUT
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, "Messages written to stderr", LOCAL),
 	STRING("SLUICE_STATS", stats, "",
-	       "Where counters go at the end: - for stderr, else a file prefix", LOCAL),
+	       "Where counters go at the end: - for one table on stderr, else a file prefix",
+	       LOCAL),
 	STRING("SLUICE_TRACE", trace, "",
 	       "Folder for the trace of each process, which sluice trace sets; empty for none",
 	       LOCAL),

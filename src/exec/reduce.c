@@ -31,6 +31,7 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
 		.out_edges = slot_edge_buf(at->comm, s),
+		.float_modes = s->reduce_float_modes,
 	};
 }
 
@@ -87,11 +88,11 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 
 	if (e->room.bytes >= bytes)
 		return 0;
-	p = aligned_alloc(BASE_CACHE_LINE, 3 * bytes);
+	p = aligned_alloc(BASE_CACHE_LINE, reduce_pieces((uint32_t)e->size) * bytes);
 	if (!p)
 		return -ENOMEM;
-	free(e->room.piece[0]);
-	e->room = (struct reduce_room){ { p, p + bytes, p + 2 * bytes }, bytes };
+	free(e->room.at);
+	e->room = (struct reduce_room){ p, bytes };
 	return 0;
 }
 
@@ -138,6 +139,7 @@ static void publish(struct exec_run *r)
 	s->reduce_in_off = f->in_off;
 	s->reduce_out_off = f->out_off;
 	s->is_in_place = f->in_place;
+	s->reduce_float_modes = f->float_modes;
 	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);

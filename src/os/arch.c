@@ -58,6 +58,20 @@ void os_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
 }
 
+/* Bits of MXCSR: rounding, flush to zero, subnormal operands are zero. */
+#define FLOAT_MODES 0xe040u
+
+uint32_t os_float_modes(void) { return _mm_getcsr() & FLOAT_MODES; }
+
+uint32_t os_float_modes_set(uint32_t modes)
+{
+	uint32_t now = _mm_getcsr(), next = (now & ~FLOAT_MODES) | (modes & FLOAT_MODES);
+
+	if (next != now)
+		_mm_setcsr(next);
+	return now & FLOAT_MODES;
+}
+
 /* 64-byte vectors only on CPUs that keep their clock rate with them (Ice Lake, Zen 4 and later). */
 enum os_simd os_simd(void)
 {

@@ -47,6 +47,15 @@ int os_futex_wake(_Atomic uint32_t *word, int n);
 enum os_simd { OS_SIMD_BASE, OS_SIMD_AVX2, OS_SIMD_AVX512 };
 enum os_simd os_simd(void);
 
+/*
+ * The modes of floating point arithmetic of a thread: rounding, and whether subnormals are zero.
+ * Fault handlers start with the modes of a new process (0), and so does another process.
+ * os_float_modes_set() changes neither masks nor flags of exceptions, and returns the modes before.
+ * Context: async-signal-safe.
+ */
+uint32_t os_float_modes(void);
+uint32_t os_float_modes_set(uint32_t modes);
+
 /* ---- CPUs --------------------------------------------------------------------------------- */
 #define OS_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct os_cpumask { uint64_t bits[OS_CPUMASK_WORDS]; };
@@ -152,6 +161,11 @@ bool os_is_device_memory(const void *addr, uint64_t bytes);
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers
  * must not overlap. A later releasing store orders all stores, the non-temporal ones too. */
 void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
+/* Copies `rows` rows of `bytes` bytes; strides: from the begin of a row to the next, in bytes. The
+ * kernel is that of the whole transfer: short rows are copied in the way that suits their length.
+ * Ordered as os_copy(). */
+void os_copy_rows(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, size_t bytes,
+		  uint64_t rows, enum base_copy_kernel kernel);
 /*
  * Returns: the kernel for one fragment of a transfer of total_bytes (over all destinations), never
  * AUTO. Follows the measurements in doc/adr/0005-copy-kernels.md, SLUICE_XFER_COPY and

@@ -10,20 +10,28 @@
 #define HIER_EXCHANGE_MAX_BYTES ((uint64_t)64 << 10)
 /* Flat collectives poll each rank. Nobody has measured more ranks. */
 #define REQUEST_RANKS_MAX 16
-/* Creating a node group takes as long as some thousand short collectives, or a few of a megabyte. A
- * program with fewer collectives gets no group. */
-#define CONNECT_THRESHOLD 256u
-#define CONNECT_BYTES     (16u << 10)
+/* Creating a node group takes 0.5 ms, the first of a process 1.5 ms. */
+#define CONNECT_THRESHOLD_NS (25u * 1500000u)
+/* Without trials: so many short collectives, or a few of a megabyte. */
+#define CONNECT_CALLS 256u
+#define CONNECT_BYTES (16u << 10)
+/* No host MPI executes a collective in less than FIXED_NS, or moves a byte in less than BYTE_PS. */
+#define FIXED_NS 500u
+#define BYTE_PS  80u
 
 static int64_t mode_of(const struct policy_options *o, enum coll kind)
 {
-	static const uint8_t families[COLL_COUNT] = {
-#define X(id, pattern, family, is_local) BASE_FAMILY_##family,
-		COLL_LIST(X)
-#undef X
-	};
+	return o->modes[coll_family(kind)];
+}
 
-	return o->modes[families[kind]];
+/* An option that asks for a kind asks for no trials. Exchanges with neighbours need agreements that
+ * only an option pays for. */
+static bool is_measured(const struct policy_options *o, enum coll kind)
+{
+	bool is_auto = mode_of(o, kind) == BASE_ADMIT_AUTO &&
+		       (!coll_is_local(kind) || o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_AUTO);
+
+	return o->measures && is_auto && kind != COLL_BARRIER && kind < COLL_NEIGHBOR_ALLGATHER;
 }
 
 /* Least bytes of a blocking call that may be admitted. */
@@ -37,9 +45,10 @@ static uint64_t least_bytes(const struct policy_options *o, const struct policy_
 	/* inside a node barriers of the host MPI are as fast */
 	if (kind == COLL_BARRIER)
 		return o->hier && mode == BASE_ADMIT_ON ? 0 : NEVER;
-	/* ranks share no size: all or nothing, and nothing unless an option asks */
+	/* ranks share no size: all or nothing, and nothing unless trials or an option say so */
 	if (coll_is_local(kind))
-		return o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_ON ? 0 : NEVER;
+		return o->modes[BASE_FAMILY_VECTOR] == BASE_ADMIT_ON || is_measured(o, kind) ? 0
+											    : NEVER;
 	if (mode == BASE_ADMIT_ON)
 		return o->threshold_bytes;
 	return base_max_u64(f->again, o->threshold_bytes);
@@ -53,7 +62,7 @@ static struct coll_gate blocking_gate(const struct policy_options *o,
 	if (!coll_is_local(kind) && kind != COLL_BARRIER && mode_of(o, kind) == BASE_ADMIT_AUTO)
 		always = base_max_u64(f->always, o->threshold_bytes);
 	return (struct coll_gate){ .from = from, .to = ALL, .always_from = always,
-				   .always_to = ALL };
+				   .always_to = ALL, .is_measured = is_measured(o, kind) };
 }
 
 static struct coll_gate nonblocking_gate(const struct policy_options *o,
@@ -149,15 +158,29 @@ bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t
 	}
 }
 
-uint32_t policy_connect_credit(enum coll kind, uint64_t bytes)
+/* Returns: the least time that the host MPI can take for the call. */
+static uint64_t host_ns(enum coll kind, uint64_t bytes, int ranks)
 {
-	/* only an option admits local calls */
-	return coll_is_local(kind)
-		       ? 1
-		       : 1 + (uint32_t)base_min_u64(bytes / CONNECT_BYTES, CONNECT_THRESHOLD);
+	bool is_for_each = coll_pattern(kind) >= COLL_GATHER && coll_pattern(kind) <= COLL_ALLTOALL;
+	uint64_t moved = is_for_each ? bytes * (uint64_t)(ranks - 1) : bytes;
+
+	return FIXED_NS + moved / 1000 * BYTE_PS;
 }
 
-uint32_t policy_connect_threshold(const struct policy_options *o)
+uint64_t policy_connect_credit(const struct policy_options *o, enum coll kind, uint64_t bytes,
+			       int ranks)
 {
-	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON ? 0 : CONNECT_THRESHOLD;
+	uint64_t calls = 1;
+
+	if (o->measures)
+		return host_ns(kind, bytes, ranks);
+	/* only an option admits local calls */
+	if (!coll_is_local(kind))
+		calls += base_min_u64(bytes / CONNECT_BYTES, CONNECT_CALLS);
+	return calls * (CONNECT_THRESHOLD_NS / CONNECT_CALLS);
+}
+
+uint64_t policy_connect_threshold(const struct policy_options *o)
+{
+	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON ? 0 : CONNECT_THRESHOLD_NS;
 }

@@ -27,9 +27,10 @@ struct coll_gate {
 	/* sizes that are admitted in any buffers, both included; other sizes are admitted only
 	 * while all ranks reuse their buffers */
 	uint64_t always_from, always_to;
+	bool is_measured;  /* trials decide among the admitted sizes: struct policy_trial */
 };
 
-#define COLL_GATE_CLOSED { UINT64_MAX, UINT64_MAX, 0, { { 0, 0 }, { 0, 0 } }, UINT64_MAX, 0 }
+#define COLL_GATE_CLOSED { UINT64_MAX, UINT64_MAX, 0, { { 0, 0 }, { 0, 0 } }, UINT64_MAX, 0, false }
 
 static inline bool coll_gate_is_closed(const struct coll_gate *g) { return g->from == UINT64_MAX; }
 
@@ -68,6 +69,7 @@ struct policy_options {
 	int64_t modes[BASE_FAMILY_COUNT]; /* enum base_admit */
 	uint64_t threshold_bytes;         /* SLUICE_COLL_THRESHOLD */
 	bool hier;                        /* SLUICE_HIER */
+	bool measures;                    /* SLUICE_DECIDE */
 };
 
 /* Least sizes for which Sluice is faster than the host MPI; host-mpi.tune describes the fields. */
@@ -108,11 +110,43 @@ bool policy_admits_requests(const struct policy_options *o, int ranks, bool over
 /* Returns: whether Sluice admits the collective and size over several nodes. */
 bool policy_admits_hier(const struct policy_options *o, enum coll kind, uint64_t bytes);
 
+/* ---- the bits of reductions --------------------------------------------------------------- */
+
+/* A reduction. Equal on all ranks. */
+struct policy_reduction {
+	int ranks;
+	bool is_predefined;    /* the operation */
+	bool commutes;         /* an operation of the program */
+	enum goal_type op;     /* GOAL_NOP: none that rt computes */
+	enum goal_dtype type;  /* GOAL_DTYPE_COUNT: unknown, for example complex */
+};
+
+/*
+ * Returns: whether Sluice and the host MPI compute equal bits, in whatever order and grouping they
+ * combine the ranks:
+ *
+ *   integers, predefined operation      always: sums and products wrap, the rest has no order
+ *   floating point sums and products    two ranks: both compute a op b. If several operands are
+ *                                       NaN, the result is one of them; MPI does not say which
+ *   floating point MIN and MAX          never: the host MPI's result depends on the order if an
+ *                                       operand is NaN, or for zeros of both signs
+ *   operations of the program           two ranks, and the operation does not commute
+ *
+ * A product of an unknown type may be complex. Complex products need not commute to the last bit.
+ */
+bool policy_is_exact(const struct policy_reduction *r);
+/* Returns: whether SLUICE_SUMS leaves the reduction to the host MPI. */
+bool policy_leaves_to_host(enum base_sums sums, bool is_exact);
+
 /* ---- connecting a communicator ----------------------------------------------------------- */
 
-/* A communicator whose nonblocking calls would be admitted earns credit with each, and is connected
- * when its credit exceeds the threshold. All ranks count alike. */
-uint32_t policy_connect_credit(enum coll kind, uint64_t bytes);
-uint32_t policy_connect_threshold(const struct policy_options *o);
+/*
+ * A communicator whose calls would be admitted earns credit with each, in nanoseconds, and is
+ * connected when its credit exceeds the threshold. All ranks count alike. Where trials decide, the
+ * credit is the least time of the call in the host MPI, and connecting costs at most 1/25 of it.
+ */
+uint64_t policy_connect_credit(const struct policy_options *o, enum coll kind, uint64_t bytes,
+			       int ranks);
+uint64_t policy_connect_threshold(const struct policy_options *o);
 
 #endif

@@ -6,6 +6,7 @@
  *
  *   memory.c   how peers reach a buffer, and at which rates
  *   reuse.c    calls that gain in reused buffers only: admitted while all ranks reuse buffers
+ *   trial.c    whether the host MPI or Sluice executes the calls of a class faster, by trials
  *   detach.c   whether a call returns before its data is complete, and whether that was worth it
  *   sites.c    the results of the last early returns of each call site
  *
@@ -15,6 +16,7 @@
 #define SLUICE_POLICY_H
 
 #include "base/backoff.h"
+#include "coll/coll.h"
 #include "region/region.h"
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -94,6 +96,71 @@ bool policy_reuse_was_right(const struct policy_reuse *r);
 #define POLICY_SIZE_CLASSES 12
 /* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 64 KiB on. */
 int policy_size_class(uint64_t bytes);
+
+/* ---- trials ------------------------------------------------------------------------------ */
+
+/*
+ * A class of calls: one collective and one size class on one communicator. In a trial the host MPI
+ * and Sluice execute POLICY_TRIAL_CALLS calls in turn, each rank keeps the times, and then all
+ * ranks sum the costs and draw the same conclusion. Until the next trial the faster of the two
+ * executes the calls. Trials become rare while their results agree, so that their cost is bounded:
+ * with n calls about 4 log8(n / 16) take the slower way. All ranks count calls alike.
+ * Zeroed memory is the initial state: a trial is due.
+ *
+ * The method is that of STAR-MPI (Faraj, Yuan, Lowenthal, ICS 2006): measure, select, and measure
+ * again.
+ */
+#define POLICY_TRIAL_CALLS 8u
+
+enum policy_executor { BY_HOST, BY_SLUICE };
+struct policy_trial {
+	struct backoff next; /* calls until the next trial */
+	uint32_t calls;      /* of the running trial so far; the caller counts them */
+	bool is_running;
+	bool is_for_sluice;  /* result of the last trial */
+	bool needs_reuse;    /* Sluice lost in memory that peers had not mapped: the next trial is
+				due when all ranks reuse their buffers */
+	uint64_t host_cost, sluice_cost; /* of the last trial: mean over ranks, in ns per MiB */
+};
+enum policy_trial_step {
+	TRIAL_USE_HOST,   /* the host MPI was faster */
+	TRIAL_USE_SLUICE,
+	TRIAL_DUE,        /* policy_trial_begin() may follow */
+	TRIAL_HOST,       /* the trial runs: the host MPI executes this call, its times are taken */
+	TRIAL_SLUICE,
+	TRIAL_JUDGE,      /* all calls of the trial have ended: policy_trial_judge() must follow */
+};
+enum policy_trial_step policy_trial_next(struct policy_trial *t);
+void policy_trial_begin(struct policy_trial *t);
+/* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
+bool policy_trial_passes(struct policy_trial *t);
+/* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */
+uint64_t policy_trial_us(const struct policy_trial *t, enum policy_executor by, uint64_t bytes);
+
+/* One call of a trial on one rank. */
+struct policy_trial_call {
+	uint64_t begin_ns, end_ns;
+	uint64_t bytes; /* of this rank */
+	bool is_root, is_of_sluice, is_unmapped;
+};
+/*
+ * Returns: the time that the call took from this rank. It begins when the rank could have left at
+ * the earliest: when the last rank has entered, or, where data flows from the root, the root.
+ * Waiting for late partners is thus no cost, but waiting without need is.
+ */
+uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_trial_call *call,
+			   uint64_t last_begin_ns, uint64_t root_begin_ns);
+/* Returns: false where clocks of ranks cannot be compared: this rank left before another came. */
+bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,
+			    uint64_t last_begin_ns, uint64_t root_begin_ns);
+
+/* Sums over all ranks, which all of them have alike. */
+struct policy_trial_result {
+	uint64_t cost_ns[POLICY_TRIAL_CALLS], bytes[POLICY_TRIAL_CALLS];
+	uint64_t unmapped; /* ranks and calls of Sluice in memory that peers had not mapped */
+	bool is_valid;     /* false: no common clock; the figures of the host MPI decide */
+};
+void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result *r);
 
 /* ---- early return ------------------------------------------------------------------------ */
 

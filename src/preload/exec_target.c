@@ -248,23 +248,71 @@ enum preload_target preload_target_of(const char *path)
 	return kind;
 }
 
-int preload_defines_symbol(const char *path, const char *name)
+/* Maps a file with a dynamic section; unmap() ends it. Returns: 0 or -errno. */
+static int map_dynamic(const char *path, struct mapped_file *f, struct elf_view *v)
 {
 	int rc, fd = open_to_read(path);
-	struct mapped_file f;
-	struct elf_view v;
 
 	if (fd < 0)
 		return fd;
-	rc = map_fd(fd, &f);
+	rc = map_fd(fd, f);
 	syscall(SYS_close, fd);
 	if (rc)
 		return rc;
-	rc = elf_view_open(f.base, f.size_bytes, &v);
-	if (rc || !v.dyn) {
-		unmap(&f);
-		return -ENOEXEC;
+	rc = elf_view_open(f->base, f->size_bytes, v);
+	if (!rc && v->dyn)
+		return 0;
+	unmap(f);
+	return -ENOEXEC;
+}
+
+bool preload_is_sanitizer(const char *entry, size_t len)
+{
+	static const char *const names[] = { "libasan.so",	    "libtsan.so",
+					     "libhwasan.so",	    "liblsan.so",
+					     "libclang_rt.asan",    "libclang_rt.tsan",
+					     "libclang_rt.hwasan", "libclang_rt.lsan" };
+	const char *name = entry;
+
+	for (size_t i = 0; i < len; i++)
+		name = entry[i] == '/' ? entry + i + 1 : name;
+	len -= (size_t)(name - entry);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		if (len >= strlen(names[i]) && !strncmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+bool preload_find_sanitizer(const char *path, char *out, size_t cap)
+{
+	struct mapped_file f;
+	struct elf_view v;
+	bool found = false;
+
+	if (map_dynamic(path, &f, &v))
+		return false;
+	for (size_t i = 0; i < v.dyn_count && v.dyn[i].d_tag != DT_NULL && !found; i++) {
+		const char *soname = v.dyn[i].d_tag == DT_NEEDED
+					     ? elf_view_string(&v, v.dyn[i].d_un.d_val)
+					     : "";
+		size_t len = strlen(soname);
+
+		found = preload_is_sanitizer(soname, len) && len < cap;
+		if (found)
+			memcpy(out, soname, len + 1);
 	}
+	unmap(&f);
+	return found;
+}
+
+int preload_defines_symbol(const char *path, const char *name)
+{
+	struct mapped_file f;
+	struct elf_view v;
+	int rc = map_dynamic(path, &f, &v);
+
+	if (rc)
+		return rc;
 	for (size_t i = 1; i < v.sym_count && !rc; i++)
 		rc = v.sym[i].st_shndx != SHN_UNDEF &&
 		     strcmp(elf_view_string(&v, v.sym[i].st_name), name) == 0;

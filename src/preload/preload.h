@@ -75,6 +75,14 @@ int preload_find_program(const char *file, const char *path_var, char *out, size
  */
 int preload_without_sluice(const char *value, char *out);
 
+/* Is the entry of LD_PRELOAD, or the soname, the runtime of a sanitizer (libasan.so.8), which must
+ * be loaded before any other library? */
+bool preload_is_sanitizer(const char *entry, size_t len);
+
+/* Writes the soname of the sanitizer's runtime that the program at `path` links.
+ * Returns: whether it links one. */
+bool preload_find_sanitizer(const char *path, char *out, size_t cap);
+
 /* Does the shared library at `path` define the dynamic symbol `name`?
  * Returns: 1, 0, or -errno (-ENOEXEC: not a shared library for this machine). */
 int preload_defines_symbol(const char *path, const char *name);

@@ -12,6 +12,7 @@
 #include "rt/coll/run.h"
 #include "rt/early.h"
 #include "rt/requests.h"
+#include "rt/trials.h"
 
 #define QUESTIONS_MAX 64
 
@@ -35,30 +36,33 @@ static bool count_use(const struct coll_call *call)
 
 /* ---- agreement --------------------------------------------------------------------------- */
 
-/* Describes eight bytes that peers read in the slot, like the edges of a buffer without a whole
+/* Describes a few words that peers read in the slot, like the edges of a buffer without a whole
  * page. */
-static struct region_desc describe_word(uint64_t *word)
+static struct region_desc describe_words(uint64_t *words, uint64_t count)
 {
-	return (struct region_desc){ .addr = (uintptr_t)word,
-				     .bytes = sizeof *word,
-				     .head = sizeof *word,
+	uint32_t bytes = (uint32_t)(count * sizeof *words);
+
+	return (struct region_desc){ .addr = (uintptr_t)words,
+				     .bytes = bytes,
+				     .head = bytes,
 				     .flags = REGION_DESC_MAPPED };
 }
 
-/* Stores in *out the bits that all ranks have set. Returns: 0 or -errno. Context: collective. */
-static int agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out)
+int admit_agree(struct rt_comm *c, const char *name, enum goal_type op, uint64_t *mine,
+		uint64_t *out, uint64_t count)
 {
 	const struct exec_reduce reduce = {
 		.kind = COLL_ALLREDUCE,
-		.type = GOAL_AND,
+		.type = op,
 		.dtype = GOAL_U64,
-		.count = 1,
-		.element_bytes = sizeof mine,
+		.count = count,
+		.element_bytes = sizeof *mine,
 	};
 	const struct exec_call call = {
 		.reduce = &reduce,
-		.user = { &mine, out },
-		.desc = { [COLL_SEND] = describe_word(&mine), [COLL_RECV] = describe_word(out) },
+		.user = { mine, out },
+		.desc = { [COLL_SEND] = describe_words(mine, count),
+			  [COLL_RECV] = describe_words(out, count) },
 		.name = name,
 	};
 	struct exec_run *r;
@@ -79,7 +83,7 @@ static const char *const question = "a question before a collective";
 static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call *call)
 {
 	uint64_t mine = call && count_use(call) && policy_reuse_was_right(u), all = 0;
-	int ret = agree(c, call ? call->name : question, mine, &all);
+	int ret = admit_agree(c, call ? call->name : question, GOAL_AND, &mine, &all, 1);
 
 	if (ret)
 		return ret;
@@ -88,24 +92,14 @@ static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call
 	return all ? 1 : 0;
 }
 
-int rt_admit(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call)
+int admit_reused(struct rt_comm *c, const struct trials_call *call)
 {
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][kind];
-	uint64_t again = 0, always = 0;
-	struct policy_reuse *u;
+	struct policy_reuse *u = &call->of->reuse;
 
-	c->reuse_now = NULL;
-	if (c->is_crowded)
-		rt_crowded(kind, c->size, &again, &always);
-	if (bytes < again)
-		return 0;
-	if (bytes >= always && policy_admit(gate, bytes) == ADMIT_ALWAYS)
-		return 1;
-	u = &c->reuse[kind][policy_size_class(bytes)];
 	switch (policy_reuse_next(u)) {
 	case REUSE_PASS:
-		if (call)
-			count_use(call);
+		if (call->call)
+			count_use(call->call);
 		return 0;
 	case REUSE_ADMIT:
 		c->reuse_now = u;
@@ -113,19 +107,34 @@ int rt_admit(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct col
 	case REUSE_ASK:
 		break;
 	}
-	return ask(c, u, call);
+	return ask(c, u, call->call);
+}
+
+int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_call *call)
+{
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][q->kind];
+	struct trials_call t = { .kind = q->kind, .bytes = q->bytes, .root = q->root,
+				 .name = q->name, .call = call };
+	uint64_t again = 0, always = 0;
+
+	c->reuse_now = NULL;
+	c->trial.now = NULL;
+	if (c->is_crowded)
+		rt_crowded(q->kind, c->size, &again, &always);
+	if (q->bytes < again)
+		return 0;
+	t.is_always = q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS;
+	t.of = &c->classes[q->kind][policy_size_class(q->bytes)];
+	if (gate->is_measured && !q->is_fixed)
+		return trials_admit(c, &t);
+	if (t.is_always)
+		return 1;
+	return q->is_fixed ? 0 : admit_reused(c, &t);
 }
 
 /* ---- nonblocking calls ------------------------------------------------------------------- */
 
 bool rt_request_suits(const struct rt_comm *c) { return c->admits_requests; }
-
-uint32_t rt_connect_threshold(void)
-{
-	struct policy_options o = rt_policy_options();
-
-	return policy_connect_threshold(&o);
-}
 
 static void defer_question(struct rt_comm *c, struct policy_reuse *u)
 {
@@ -165,7 +174,7 @@ void rt_requests_agree(struct rt_comm *c)
 		mine |= (uint64_t)all[i].would_agree << n;
 		asked[n++] = &all[i];
 	}
-	if (agree(c, question, mine, &common))
+	if (admit_agree(c, question, GOAL_AND, &mine, &common, 1))
 		common = 0; /* a peer has died, and a message is on stderr */
 	for (int i = 0; i < n; i++)
 		policy_reuse_answer(asked[i], common >> i & 1);

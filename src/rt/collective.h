@@ -19,14 +19,30 @@ extern struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
 /* Returns: the options in force that set the gates. */
 struct policy_options rt_policy_options(void);
 
+/* The facts of a call that all ranks share. */
+struct rt_question {
+	enum coll kind;
+	uint64_t bytes;   /* of one rank's message; 0: unknown */
+	int root;         /* -1: none */
+	const char *name; /* "MPI_Bcast"; static */
+	bool is_fixed;    /* equal calls must be executed alike during the whole run */
+};
 /*
  * Decides whether rt_collective() or the host MPI executes a call. All ranks decide alike, by kind
- * and size and by whether ranks reuse their buffers. `call`: NULL where this rank cannot prepare
- * the call.
+ * and size, by trials, and by whether ranks reuse their buffers. `call`: NULL where this rank
+ * cannot prepare the call.
  * Returns: 1 (rt_collective()), 0 (host MPI), or -errno as rt_collective().
  * Context: collective.
  */
-int rt_admit(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call);
+int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_call *call);
+/* Returns: whether the host MPI executes the call, which has been faster in the last trial. Then
+ * rt_admit() must not follow. */
+bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes);
+/* Take the begin and the end of the call for the trial that runs, if any. */
+void rt_trial_enter(struct rt_comm *c);
+void rt_trial_end(struct rt_comm *c);
+/* Returns: whether rt_trial_end() is due after the call. */
+bool rt_trial_is_timed(const struct rt_comm *c);
 /*
  * Executes the call.
  * Returns: 0; -EOWNERDEAD when a peer died (a message is on stderr); -EREMOTEIO when peers disagree

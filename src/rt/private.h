@@ -49,6 +49,21 @@ struct lanes {
 };
 
 
+/* Blocking calls of one collective and one size class. */
+struct call_class {
+	struct policy_reuse reuse;
+	struct policy_trial trial;
+};
+
+/* The running trial of a communicator. */
+struct trial {
+	struct call_class *of; /* NULL: none runs */
+	uint32_t waiting;      /* calls of other classes whose trial is due meanwhile */
+	uint64_t entered_ns;   /* begin of the present call */
+	struct policy_trial_call *now; /* the present call, if it belongs to the trial */
+	struct policy_trial_call calls[POLICY_TRIAL_CALLS];
+};
+
 struct rt_comm {
 	struct node_group *group;
 	int size, rank; /* of the group */
@@ -70,11 +85,12 @@ struct rt_comm {
 	_Atomic uint32_t failed_copy_count;
 	struct requests requests;
 	/* indexed by collective and size class */
-	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
+	struct call_class classes[COLL_COUNT][POLICY_SIZE_CLASSES];
 	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	/* Reuse counters of the admitted call, and of the next request. NULL: admitted in any
 	 * buffers. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
+	struct trial trial;
 	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
 };
 

@@ -78,8 +78,6 @@ bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);
 /* Returns: whether requests of the communicator may be admitted; the same on all ranks. */
 bool rt_request_suits(const struct rt_comm *c);
-/* Returns: the credit above which nonblocking calls connect a communicator. */
-uint32_t rt_connect_threshold(void);
 
 /* State of one waiting thread; zeroed memory is the initial state. */
 struct rt_nap {

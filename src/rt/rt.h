@@ -29,10 +29,11 @@ struct rt_comm;
 
 /*
  * Loads the options and decides whether Sluice runs in this process. Rank 0, or an unknown rank,
- * reports each wrong option in one line. world_rank: for messages; -1: not known yet.
+ * reports each wrong option in one line. world_rank: for messages; -1: not known yet. world_size:
+ * of MPI_COMM_WORLD; fewer ranks than the launcher started are reported.
  * Returns: whether collectives may be admitted. Context: any thread; idempotent.
  */
-bool rt_start(int world_rank);
+bool rt_start(int world_rank, int world_size);
 /*
  * Tells the job's other processes that Sluice runs here, right before the host MPI's MPI_Init.
  * prefer_pmix: PMIx starts the host MPI (Open MPI); library_version: text of

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fortran programs call MPI_Bcast through functions of the MPI library, each of which serves all
- * places of the program. The user wants the place that called them:
+ * mpi4py calls MPI for Python programs: see python.c. Fortran programs call MPI_Bcast through
+ * functions of the MPI library, each of which serves all places of the program. The user wants the
+ * place that called them:
  *
  *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast
  *   stack slot with the return address: 2                 1                              0
@@ -22,12 +23,14 @@ enum { HOPS = 1024, MOST_FRAMES = 8, WAYS = 2 };
 /* A return address. Written once, by the thread that enters it. */
 struct hop {
 	_Atomic uint64_t key;
-	/* bytes to the slot of its caller; IS_PROGRAM: the program itself; 0: unknown */
+	/* bytes to the slot of its caller; IS_PROGRAM: the program itself; IS_PYTHON: mpi4py, for
+	 * the Python program; 0: unknown */
 	_Atomic uint32_t way;
 	/* for a return address of Sluice's functions: its slot, relative to `frame`; 0: none */
 	_Atomic uint32_t at[WAYS];
 };
 #define IS_PROGRAM 1u
+#define IS_PYTHON 2u
 static struct hop hops[HOPS];
 
 /* Returns: NULL when the table is full. */
@@ -59,18 +62,24 @@ static void set_way(uint64_t address, uint32_t way)
 		atomic_store_explicit(&h->way, way, memory_order_release); /* partner: way_of() */
 }
 
-/* Returns: true for an address in the MPI library or in Sluice. */
-static bool is_of_mpi(uint64_t address)
+/* Returns: the path of the file that is loaded at the address; "": unknown, or the program. */
+static const char *path_of(uint64_t address)
 {
-	const char *path, *name;
 	struct link_map *map;
 	Dl_info info;
 
 	if (!dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
-		return false;
-	path = map->l_name;
-	name = path && strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	return name && (!strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7));
+		return "";
+	return map->l_name ? map->l_name : "";
+}
+
+/* Returns: true for an address in the MPI library or in Sluice. */
+static bool is_of_mpi(uint64_t address)
+{
+	const char *path = path_of(address);
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	return !strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7);
 }
 
 /* ---- unwinding --------------------------------------------------------------------------- */
@@ -188,7 +197,7 @@ READS_STACK static uint64_t follow(uint64_t slot)
 
 		if (!way)
 			return 0;
-		if (way == IS_PROGRAM)
+		if (way <= IS_PYTHON)
 			return address;
 		slot += way;
 	}
@@ -217,15 +226,20 @@ bool caller_is_program(const void *site)
 		return way <= IS_PROGRAM;
 	if (is_of_mpi(address))
 		return false;
-	set_way(address, IS_PROGRAM);
-	return true;
+	way = strstr(path_of(address), "/mpi4py/") && python_find() ? IS_PYTHON : IS_PROGRAM;
+	set_way(address, way);
+	return way == IS_PROGRAM;
 }
 
 const void *caller_of(const void *site, const void *frame)
 {
 	struct hop *h = hop_find((uintptr_t)site);
-	uint64_t found = h ? read_slots(h, (uintptr_t)site, (uintptr_t)frame) : 0;
+	const void *line = way_of(h) == IS_PYTHON ? python_caller() : NULL;
+	uint64_t found;
 
+	if (line || way_of(h) == IS_PYTHON)
+		return line ? line : site;
+	found = h ? read_slots(h, (uintptr_t)site, (uintptr_t)frame) : 0;
 	if (!found)
 		found = unwind((uintptr_t)site, (uintptr_t)frame);
 	return found ? (const void *)(uintptr_t)found : site;

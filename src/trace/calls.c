@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls of the program. Each gets a record, except small ones, which are counted. */
 #include "trace/private.h"
+#include "trace/reasons.h"
 
 /* After TRACE_ALWAYS_TIMED small calls of a site in a thread, one in this many is recorded. */
 enum { OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
@@ -139,6 +140,6 @@ void trace_small_end(uint64_t since)
 	r->call.id = ++call_id;
 	r->call.site = index;
 	r->call.outcome = TRACE_SMALL;
-	r->call.why = text_index("below SLUICE_COLL_THRESHOLD");
+	r->call.why = text_index(TRACE_WHY_SMALL);
 	record_end(r, TRACE_CALL, 0);
 }

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 3u
+#define TRACE_VERSION 4u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
@@ -62,9 +62,13 @@ struct trace_header {
 };
 
 struct trace_module {
-	uint64_t base;  /* load address, to be subtracted from addresses */
+	/* load address, to be subtracted from addresses. With TRACE_SOURCE_BASE the path is that of
+	 * a source file, and the difference is a line. */
+	uint64_t base;
 	char path[248];
 };
+#define TRACE_SOURCE_BASE (1ull << 63)
+#define TRACE_SOURCE_LINES ((1u << 20) - 1)
 
 /* A place in the program that calls MPI. Index 0: unknown. */
 struct trace_site {
@@ -205,7 +209,7 @@ struct trace_record {
 		} detached;
 		struct {
 			uint64_t bytes;
-			uint16_t text;
+			uint16_t text, site; /* site: of the call that contains it; 0: none */
 		} activity;
 	};
 	uint8_t flags;

@@ -100,8 +100,16 @@ void repeats_end(void);
  * Returns: the address, or `site` when it is unknown. Context: not in signal handlers.
  */
 const void *caller_of(const void *site, const void *frame);
-/* Returns: false for an address in the MPI library. */
+/* Returns: false for an address in the MPI library, or where Python's interpreter calls it. */
 bool caller_is_program(const void *site);
+
+/* python.c. Returns: whether Python's interpreter is in this process. */
+bool python_find(void);
+/* Finds the present line of the thread's Python program. Returns: a trace_module's base plus the
+ * line; NULL: unknown. Context: after python_find(); not in signal handlers. */
+const void *python_caller(void);
+/* Returns: the file of the thread's last python_caller(). */
+const char *python_last_path(void);
 
 /*
  * texts.c. Finds or enters a key in a table whose entries 1 to count - 1 begin with the key.

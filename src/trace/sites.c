@@ -35,6 +35,8 @@ static uint16_t module_of(uint64_t address)
 	Dl_info info;
 	ssize_t n;
 
+	if (address & TRACE_SOURCE_BASE)
+		return module_index(python_last_path(), address & ~(uint64_t)TRACE_SOURCE_LINES);
 	if (!address ||
 	    !dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
 		return 0;

@@ -252,5 +252,6 @@ void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes)
 	r->end = os_now_ns();
 	r->activity.bytes = bytes;
 	r->activity.text = text_index(text);
+	r->activity.site = trace_current.depth ? trace_current.record.call.site : 0;
 	record_end(r, TRACE_ACTIVITY, TRACE_IN_NS);
 }

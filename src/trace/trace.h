@@ -111,6 +111,11 @@ static inline void trace_bytes(uint64_t bytes)
 	if (trace_is_on())
 		trace_current.record.call.bytes = bytes;
 }
+/* Returns: whether the current call is the program's, and its bytes are not known. */
+static inline bool trace_needs_bytes(void)
+{
+	return trace_is_on() && trace_current.depth == 1 && !trace_current.record.call.bytes;
+}
 static inline void trace_admitted(enum trace_region region, int root, bool is_root)
 {
 	if (!trace_is_on())
@@ -261,7 +266,8 @@ static inline void trace_row_end(const void *row)
 
 /* ---- the rest ---------------------------------------------------------------------------- */
 
-/* Records another activity that takes time, such as making a group. */
+/* Records another activity that takes time, such as making a group, for the current call if there
+ * is one. */
 void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes);
 static inline uint64_t trace_activity_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
 static inline void trace_activity(const char *text, uint64_t begin_ns, uint64_t bytes)

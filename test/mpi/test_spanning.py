@@ -44,8 +44,9 @@ def run(some, mpi, ranks, program, *args, env, sluice=True, rank_env=None):
 
 
 def counted(result, counter):
-    """The counter on each rank."""
-    return [int(line.split()[1]) for line in result.err.splitlines() if line.split()[:1] == [counter]]
+    """Least and most of a rank, of the table of each host; nothing where all are zero."""
+    return [int(word) for line in result.err.splitlines() if line.split()[:1] == [counter]
+            for word in line.split()[2:4]]
 
 
 def check(result, names, sluice):
@@ -99,7 +100,7 @@ def test_each_kind_is_served(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'spanning.c', 'each_kind_once', env=SMALL)
     check(result, ['each_kind_once'], True)
     kinds = 10
-    assert counted(result, 'hier_admitted') == [kinds + 1] * 3, result.explain()  # the verdict: allreduce
+    assert set(counted(result, 'hier_admitted')) == {kinds + 1}, result.explain()  # the verdict: allreduce
 
 
 def test_who_is_late_gets_what_was_sent(get_mpi, get_hosts, with_sluice):
@@ -138,7 +139,7 @@ def test_nonblocking_ones_are_served_where_threads_may_call(threads, get_mpi, ge
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'requests.c', name,
                  env={**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': threads})
     check(result, [name], True)
-    assert [n > 0 for n in counted(result, 'bcast_admitted')] == [threads == '1'] * 3, result.explain()
+    assert all(counted(result, 'bcast_admitted') or [0]) == (threads == '1'), result.explain()
 
 
 @pytest.mark.complete
@@ -161,14 +162,14 @@ def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env={**SMALL, 'SLUICE_HIER': 'off'})
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'hier_admitted') == [0, 0, 0]
+    assert not counted(result, 'hier_admitted')
 
 
 def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env=SMALL)
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'hier_admitted') == [0, 0]
+    assert not counted(result, 'hier_admitted')
 
 
 def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
@@ -176,7 +177,7 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', name, env=SMALL,
                  rank_env=[{'hier_segment': '32K'}] * 2 + [{'hier_segment': '64K'}])
     check(result, [name], False)
-    assert counted(result, 'hier_admitted') == [0, 0, 0]
+    assert not counted(result, 'hier_admitted')
 
 
 # ---- nodes by name
@@ -253,7 +254,7 @@ def test_one_rank_lacks_something(fault, is_served, get_mpi):
     name = 'requests_over_nodes'
     result = run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={1: fault})
     check(result, [name], is_served)
-    assert is_served or counted(result, 'hier_admitted') == [0, 0, 0], result.explain()
+    assert is_served or not counted(result, 'hier_admitted'), result.explain()
 
 
 @pytest.mark.parametrize('rank, fault', [(1, 'hier_start:2'), (2, 'hier_wait:5')] + [

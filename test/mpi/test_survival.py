@@ -65,12 +65,13 @@ def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
 @pytest.mark.alone
 @pytest.mark.parametrize('what', ['bcast', 'gather'])
 @pytest.mark.parametrize('name, ranks, victim', [('mpich', 2, 1), ('mpich', 3, 0), ('openmpi', 2, 0)])
-@pytest.mark.parametrize('kind', ['auto', pytest.param('cma', marks=pytest.mark.complete),
+@pytest.mark.parametrize('kind', ['auto', 'trials', pytest.param('cma', marks=pytest.mark.complete),
                                   pytest.param('staged', marks=pytest.mark.complete)])
 def test_killed_rank_ends_the_job(name, ranks, victim, what, kind, get_mpi, with_sluice, tmp_path):
     before, mpi = traces(), get_mpi(name)
+    env = {'SLUICE_DECIDE': 'measure'} if kind == 'trials' else {'SLUICE_REGION_KIND': kind}
     result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
-                                   tmp_path, {'SLUICE_REGION_KIND': kind})
+                                   tmp_path, env)
     assert result.status != 0 and not result.timed_out, result.explain()
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     assert not result.leftovers, result.leftovers

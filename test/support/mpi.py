@@ -33,6 +33,8 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'worker_cpus': '1'}
+# Tests of behaviour need calls that Sluice executes from the first one on, whatever that costs.
+AT_ONCE = {'SLUICE_DECIDE': 'table', 'SLUICE_REGION_ADOPT_AFTER': '3', 'SLUICE_SUMS': 'any'}
 forced = {} # --early: what a test says itself counts more
 
 
@@ -52,6 +54,7 @@ class Mpi:
     def env(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith('SLUICE')}
         env.update(self.own_env)
+        env.update(AT_ONCE)
         env.setdefault('TMPDIR', '/tmp')
         env['XDG_CONFIG_HOME'] = '/nonexistent/config'  # what somebody has tuned here is not tested
         env['OMP_NUM_THREADS'] = '1'

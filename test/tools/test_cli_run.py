@@ -204,12 +204,13 @@ def test_no_program_is_misuse():
 IS_PRELOADED = '#include <stdlib.h>\nint main(void) { return getenv("LD_PRELOAD") != NULL; }\n'
 
 
-def test_a_static_program_runs_plain_and_says_so_only_when_asked(tmp_path):
+def test_a_static_program_runs_plain_and_one_line_says_so(tmp_path):
     app = compile_c(tmp_path / 'app', IS_PRELOADED, '-static')
-    quiet = run(app)
-    assert (quiet.returncode, quiet.stderr) == (0, '')
-    asked = run('--set', 'LOG=info', app)
-    assert asked.returncode == 0 and 'statically linked' in asked.stderr
+    done = run(app)
+    assert (done.returncode, done.stdout) == (0, '')
+    assert done.stderr == (f'sluice: run: {app} is statically linked: nothing can be preloaded into it '
+                           f'(running {app} without Sluice)\n')
+    assert run(app, env={'PMI_RANK': '1'}).stderr == ''
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason='only root can make a program of another user')
@@ -217,10 +218,39 @@ def test_a_set_user_id_program_runs_plain(tmp_path):
     app = compile_c(tmp_path / 'app', IS_PRELOADED)
     os.chown(app, 65534, 65534)
     app.chmod(0o4755)
-    assert run(app).returncode == 0
-    assert 'set-user-ID' in run('--set', 'LOG=info', app).stderr
+    done = run(app)
+    assert done.returncode == 0 and 'is set-user-ID' in done.stderr and len(done.stderr.splitlines()) == 1
     app.chmod(0o755)
     assert run(app).returncode == 1
+
+
+# ---- sanitizers, checkpoints ------------------------------------------------------------
+
+def test_the_runtime_of_a_sanitizer_comes_first(tmp_path):
+    show = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { puts(getenv("LD_PRELOAD")); }\n'
+    app = compile_c(tmp_path / 'app', show, '-fsanitize=address')
+    soname, ours = run(app).stdout.strip().split(':')
+    assert soname.startswith('libasan.so.') and ours == str(LIBRARY)
+    # what the user preloads comes before Sluice's library
+    users = next(line.split()[2] for line in subprocess.run(['ldd', app], capture_output=True, text=True,
+                                                            check=True).stdout.splitlines() if soname in line)
+    other = str(compile_c(tmp_path / 'other.so', 'int other;\n', '-shared', '-fPIC'))
+    env = {'LD_PRELOAD': f'{users}:{other}', 'ASAN_OPTIONS': 'detect_leaks=0'}
+    assert run(app, env=env).stdout.strip().split(':') == [users, str(LIBRARY), other]
+    assert preload_of(run(*SHOW_PRELOAD, env=env)) == [users, str(LIBRARY), other]
+
+
+@pytest.mark.parametrize('name, value', [('DMTCP_HIJACK_LIBS', '/lib/libdmtcp.so'),
+                                         ('DMTCP_VIRTUAL_PID', '40000')])
+def test_under_a_checkpointer_the_program_runs_plain(name, value):
+    runs_plain(run(*SHOW_PRELOAD, env={name: value}), 'DMTCP or MANA', name)
+    assert preload_of(run(*SHOW_PRELOAD, env={'DMTCP_CHECKPOINT_INTERVAL': '60'})) == [str(LIBRARY)]
+
+
+def test_a_program_that_a_checkpointer_launches_runs_plain(tmp_path):
+    (tmp_path / 'dmtcp_launch').write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / 'dmtcp_launch').chmod(0o755)
+    runs_plain(run(tmp_path / 'dmtcp_launch', *SHOW_PRELOAD), 'dmtcp_launch')
 
 
 # ---- --mpi ------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
     assert all(re.fullmatch(r'traced(\.c:\d+|\+0x[0-9a-f]+)', e['args']['where']) for e in calls)
     small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
-    assert set(small) == {'by the host MPI: below SLUICE_COLL_THRESHOLD'}
+    assert set(small) == {'by the host MPI: the message is smaller than SLUICE_COLL_THRESHOLD'}
     summary = (tmp_path / 't/summary.txt').read_text()
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
@@ -156,16 +156,42 @@ def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):
         assert len(list((tmp_path / mode).glob('*.sluice'))) == 2
 
 
-def test_a_python_program_is_told_by_its_c_frame(mpich, tmp_path):
-    (tmp_path / 'app.py').write_text('from mpi4py import MPI\nbuf = bytearray(1 << 20)\n'
-                                     'for i in range(5):\n    MPI.COMM_WORLD.Bcast(buf, root=0)\n')
-    if subprocess.run([mpich.python, '-c', 'import mpi4py'], capture_output=True, env=mpich.env()).returncode:
+PYTHON = """import sys, threading
+from mpi4py import MPI
+buf = bytearray(1 << 20)
+end = threading.Event()
+if sys.argv[1] == 'threads':
+    threading.Thread(target=end.wait).start()
+for i in range(5):
+    MPI.COMM_WORLD.Bcast(buf, root=0)
+MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buf)
+end.set()
+"""
+
+
+@pytest.mark.parametrize('mode, places', [('alone', ['app.py:8', 'app.py:9']), ('threads', ['.so+0x'] * 2)])
+def test_a_call_from_python_is_at_its_line_unless_there_are_threads(mpi, mode, places, tmp_path):
+    (tmp_path / 'app.py').write_text(PYTHON)
+    if subprocess.run([mpi.python, '-c', 'import mpi4py'], capture_output=True, env=mpi.env()).returncode:
         pytest.skip('mpi4py is not here')
-    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', mpich.python, tmp_path / 'app.py',
-                        sluice=False)
+    done = mpi.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', mpi.python, tmp_path / 'app.py', mode,
+                      sluice=False)
     assert done.status == 0, done.explain()
-    places = [p for p in meta(tmp_path / 't')['places'] if p['calls']]
-    assert [p['calls'] for p in places] == [10] and 'Bcast' in places[0]['function'] + places[0]['where']
+    found = {p['where']: p['calls'] for p in meta(tmp_path / 't')['places'] if p['calls']}
+    assert sorted(found.values()) == [2, 10]
+    for place, where in zip(places, sorted(found)):
+        assert where.endswith(place) if mode == 'alone' else place in where or ':' in where, found
+
+
+def test_adoption_is_shown_with_its_bytes_and_time(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', '--set', 'REGION_ADOPT_AFTER=1', '--set', 'EARLY=off')
+    assert done.status == 0, done.explain()
+    place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'large_bcast')
+    assert place['adopted'] >= 2 << 20 and place['adopt_ns'] > 0
+    assert re.search(r'adoption: [0-9.]+ MiB became memory that ranks share, which took [0-9.]+ [mu]?s',
+                     (tmp_path / 't/summary.txt').read_text())
+    named = [e for e in events(tmp_path / 't') if e['name'] == 'memory is adopted']
+    assert sum(e['args']['bytes'] for e in named) >= place['adopted']
 
 
 # ---- programs that do not end well --------------------------------------------------------------------

@@ -31,7 +31,7 @@ def write_process(path, rank, calls):
     outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 3, HEADER, chunks, chunks, rank,
+    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 4, HEADER, chunks, chunks, rank,
                      1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
     # first, start and end, in ticks (1 ns each) and by the clock; then the time of day
@@ -196,6 +196,6 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 def test_the_layout_of_the_file_is_that_of_the_header():
     """The layout that write_process() assumes is the header's."""
-    for line in ('#define TRACE_VERSION 3u', '#define TRACE_CHUNK_BYTES (64u << 10)',
+    for line in ('#define TRACE_VERSION 4u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

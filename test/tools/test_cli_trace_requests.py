@@ -79,7 +79,22 @@ def test_what_passes_says_why(tmp_path):
     assert not any(found[name]['admitted'] + found[name]['started'] for name in want
                    if name.startswith(('later', 'many')))
     summary = (tmp_path / 't/summary.txt').read_text()
-    assert 'x by the host MPI: not among the collectives that Sluice executes (SLUICE_COLL)' in summary
+    assert 'x by the host MPI: SLUICE_COLL has nonblocking:off\n' in summary
+    assert 'x by the host MPI: SLUICE_COLL has reduce:off\n' in summary
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('words', [(), ('--set=COLL_VECTOR=on',)], ids=['host', 'sluice'])
+def test_bytes_of_calls_whose_sizes_ranks_do_not_share(name, words, tmp_path):
+    mpi = need(name)
+    done = mpi.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', *words,
+                      mpi.build(PROGRAMS / 'traced_vectors.c'), sluice=False, timeout=100)
+    assert done.status == 0 and not done.leftovers, done.explain()
+    want = {}
+    for function, bytes in re.findall(r'(do_\w+) (\d+)', done.out):
+        want[function] = want.get(function, 0) + int(bytes)
+    assert len(want) == 6, done.out
+    assert {function: p['bytes'] for function, p in places(tmp_path / 't').items()} == want
 
 
 def test_a_request_is_pending_from_its_call_to_its_end(tmp_path):

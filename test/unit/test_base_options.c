@@ -80,6 +80,7 @@ static const struct {
 	SET("SLUICE_COLL=vector:on", coll_modes[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
 	SET("SLUICE_COLL=nonblocking:on", coll_modes[BASE_FAMILY_NONBLOCKING],
 	    BASE_ADMIT_ON),
+	SET("SLUICE_SUMS=host", sums, BASE_SUMS_HOST),
 	SET("SLUICE_HIER=on", hier, 1),
 	SET("SLUICE_TEST=hier_segment=64K", hier_segment_bytes, 64 << 10),
 	SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
@@ -121,7 +122,7 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 9 + 3); /* nine texts, three lists */
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 10 + 3); /* ten texts, three lists */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

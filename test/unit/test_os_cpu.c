@@ -102,3 +102,20 @@ UNIT_TEST(pages_lie_on_a_node_that_exists)
 	CHECK_EQ(os_prefer_node(p, bytes, -1), -EINVAL);
 	CHECK_EQ(os_prefer_node(p, bytes, 1 << 20), -EINVAL);
 }
+
+UNIT_TEST(modes_of_floating_point_arithmetic_hold_until_they_are_restored)
+{
+	uint32_t start = __builtin_ia32_stmxcsr(), before;
+	volatile double tiny = 0x1p-1060, tie = 0x1p-53;
+
+	__builtin_ia32_ldmxcsr((start & ~0xe0bfu) | 0x40); /* subnormals are zero; no flags */
+	CHECK_EQ(os_float_modes(), 0x40);
+	before = os_float_modes_set(0x4000); /* upwards */
+	CHECK(tiny + tiny > 0);
+	CHECK(1 + tie > 1);
+	CHECK_EQ(os_float_modes_set(before), 0x4000);
+	CHECK(tiny + tiny == 0);
+	CHECK(1 + tie == 1);
+	CHECK(__builtin_ia32_stmxcsr() & 0x20); /* inexact: flags survive */
+	__builtin_ia32_ldmxcsr(start);
+}

@@ -262,18 +262,35 @@ UNIT_TEST(nonblocking_calls_are_as_blocking_ones_where_an_option_asks)
 
 UNIT_TEST(requests_of_few_ranks_with_a_core_each_are_admitted)
 {
+	uint64_t threshold;
+
 	begin();
 	CHECK(policy_admits_requests(&options, 2, false));
 	CHECK(!policy_admits_requests(&options, 17, false));
 	CHECK(!policy_admits_requests(&options, 2, true));
-	CHECK_EQ(policy_connect_threshold(&options), 256);
+	threshold = policy_connect_threshold(&options);
+	CHECK(256 * policy_connect_credit(&options, COLL_BCAST, 1, 2) <= threshold);
+	CHECK(257 * policy_connect_credit(&options, COLL_BCAST, 1, 2) > threshold);
+	CHECK(policy_connect_credit(&options, COLL_BCAST, 1 << 30, 2) > threshold);
+	CHECK_EQ(policy_connect_credit(&options, COLL_ALLTOALLV, 1 << 30, 2),
+		 policy_connect_credit(&options, COLL_BCAST, 1, 2));
 	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_ADMIT_ON;
 	CHECK(policy_admits_requests(&options, 2, true));
 	CHECK_EQ(policy_connect_threshold(&options), 0);
-	CHECK_EQ(policy_connect_credit(COLL_BCAST, 1), 1);
-	CHECK_EQ(policy_connect_credit(COLL_BCAST, MIB), 65);
-	CHECK_EQ(policy_connect_credit(COLL_BCAST, 1 << 30), 257);
-	CHECK_EQ(policy_connect_credit(COLL_ALLTOALLV, 1 << 30), 1);
+}
+
+UNIT_TEST(where_trials_decide_connecting_costs_a_small_part_of_the_calls_before)
+{
+	uint64_t alltoall;
+
+	begin();
+	options.measures = true;
+	alltoall = policy_connect_credit(&options, COLL_ALLTOALL, MIB, 4);
+	CHECK(policy_connect_threshold(&options) >= 20 * 1500000);
+	/* a megabyte to each of three takes more than 0.1 ms, and 1000 short calls less than 10 */
+	CHECK(alltoall > 100000 && alltoall < 1000000);
+	CHECK(alltoall > 2 * policy_connect_credit(&options, COLL_BCAST, MIB, 4));
+	CHECK(1000 * policy_connect_credit(&options, COLL_BCAST, 8, 4) < 10000000);
 }
 
 UNIT_TEST(over_nodes_large_broadcasts_and_reductions_are_admitted)

@@ -18,6 +18,7 @@
 #include "preload/preload.h"
 #include "mpi_find.h"
 #include "run.h"
+#include "stats.h"
 #include "tool.h"
 
 static const char help[] =
@@ -192,30 +193,53 @@ static int use_mpi(const char *path)
 	return TOOL_MISUSE;
 }
 
-/* Removes Sluice's entries, then adds one, unless the program runs plain. */
-static void set_preload(const char *library)
+/* Appends an entry to a value of LD_PRELOAD in a buffer that has room for it. */
+static void add_entry(char *value, const char *entry, size_t len)
+{
+	size_t used = strlen(value);
+
+	snprintf(value + used, len + 2, "%s%.*s", used ? ":" : "", (int)len, entry);
+}
+
+/* Appends the entries of `old`: those of sanitizers, or all others. */
+static void add_entries(char *value, const char *old, bool of_sanitizers)
+{
+	for (size_t len; *old; old += len + !!old[len]) {
+		len = strcspn(old, ": ");
+		if (len && preload_is_sanitizer(old, len) == of_sanitizers)
+			add_entry(value, old, len);
+	}
+}
+
+/* Removes Sluice's entries, then adds one, unless the program runs plain. The runtime of a
+ * sanitizer, which the user preloads or the program at `path` links, refuses any other place than
+ * the first. */
+static void set_preload(const char *library, const char *path)
 {
 	const char *old = getenv("LD_PRELOAD");
-	char *rest = NULL;
+	char sanitizer[NAME_MAX] = "";
+	size_t room = (old ? strlen(old) : 0) + 1;
+	char *rest = calloc(1, room), *value = calloc(1, room + sizeof sanitizer + PATH_MAX);
 
-	if (old) {
-		rest = malloc(strlen(old) + 1);
-		if (!rest) {
-			add_problem("out of memory");
-			return;
-		}
-		if (!preload_without_sluice(old, rest)) {
-			free(rest);
-			rest = strdup(old); /* no entry of Sluice's: keep the value as it is */
-		}
+	if (!rest || !value) {
+		add_problem("out of memory");
+	} else if (library) {
+		if (old)
+			preload_without_sluice(old, rest);
+		add_entries(value, rest, true);
+		if (!*value && preload_find_sanitizer(path, sanitizer, sizeof sanitizer))
+			add_entry(value, sanitizer, strlen(sanitizer));
+		add_entry(value, library, strlen(library));
+		add_entries(value, rest, false);
+		setenv("LD_PRELOAD", value, 1);
+	} else if (old && preload_without_sluice(old, rest)) {
+		if (*rest)
+			setenv("LD_PRELOAD", rest, 1);
+		else
+			unsetenv("LD_PRELOAD");
 	}
-	if (library)
-		prepend_env("LD_PRELOAD", library, rest);
-	else if (rest && *rest)
-		setenv("LD_PRELOAD", rest, 1);
-	else
-		unsetenv("LD_PRELOAD");
 	free(rest);
+	free(value);
 }
 
 /* Returns: why the loader would ignore LD_PRELOAD in this program, or NULL. */
@@ -224,16 +248,38 @@ static const char *preload_refusal(const char *path, enum preload_target kind)
 	struct stat st;
 
 	if (kind == PRELOAD_TARGET_STATIC)
-		return "it is statically linked";
+		return "is statically linked: nothing can be preloaded into it";
 	if (kind == PRELOAD_TARGET_FOREIGN)
-		return "it is for another architecture or another C library";
+		return "is for another architecture or another C library";
 	if (stat(path, &st))
 		return NULL;
 	if (((st.st_mode & S_ISUID) && st.st_uid != getuid()) ||
 	    ((st.st_mode & S_ISGID) && st.st_gid != getgid()))
-		return "it is set-user-ID or set-group-ID";
+		return "is set-user-ID or set-group-ID: nothing can be preloaded into it";
 	if (getuid() && getxattr(path, "security.capability", NULL, 0) > 0)
-		return "it has file capabilities";
+		return "has file capabilities: nothing can be preloaded into it";
+	return NULL;
+}
+
+/* DMTCP, and MANA which is built on it, restore memory that peers would no longer share. Returns:
+ * the sign that the program will run under one of them, or NULL. */
+static const char *checkpointer(const char *program)
+{
+	static const char *const launchers[] = { "dmtcp_launch", "dmtcp_checkpoint", "mana_launch",
+						 "mana_start_coordinator" };
+	const char *preload = getenv("LD_PRELOAD"), *name = strrchr(program, '/');
+
+	name = name ? name + 1 : program;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(launchers); i++)
+		if (!strcmp(name, launchers[i]))
+			return launchers[i];
+	/* set by the launchers themselves; users set other variables that begin with DMTCP_ */
+	if (getenv("DMTCP_HIJACK_LIBS"))
+		return "DMTCP_HIJACK_LIBS is set";
+	if (getenv("DMTCP_VIRTUAL_PID"))
+		return "DMTCP_VIRTUAL_PID is set";
+	if (preload && (strstr(preload, "libdmtcp") || strstr(preload, "libmana")))
+		return "LD_PRELOAD names its library";
 	return NULL;
 }
 
@@ -249,9 +295,14 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 			add_problem("%s", line);
 	if (problems[0] || !base_opt.enabled)
 		return NULL;
+	refusal = checkpointer(path);
+	if (refusal) {
+		add_problem("DMTCP or MANA checkpoints this program (%s)", refusal);
+		return NULL;
+	}
 	refusal = preload_refusal(path, kind);
 	if (refusal) {
-		base_log(BASE_LOG_INFO, "run", "%s runs without Sluice: %s", path, refusal);
+		add_problem("%s %s", path, refusal);
 		return NULL;
 	}
 	if (tool_find_preload(library, PATH_MAX)) {
@@ -318,7 +369,9 @@ int run_program(const struct run_verb *v, char **argv)
 	preload = choose_preload(path, kind, library);
 	if (verb->prepare && (rc = verb->prepare(preload)))
 		return rc;
-	set_preload(preload);
+	if (preload)
+		stats_prepare();
+	set_preload(preload, path);
 	report_problems(args.program[0]);
 	execvp(args.program[0], args.program);
 	return cannot_execute(args.program[0], path, errno);

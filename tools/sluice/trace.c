@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON
- * for Perfetto. The last rank to end (trace_job.h), or `sluice trace report`, makes the report from
+ * for Perfetto. The last rank to end (job.h), or `sluice trace report`, makes the report from
  * the files of the ranks.
  */
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "job.h"
 #include "run.h"
 #include "tool.h"
 #include "trace_data.h"
-#include "trace_job.h"
 
 static const char help[] =
 	"usage: sluice trace [-o DIR] [--limit SIZE] [OPTION]... PROGRAM [ARG]...\n"
@@ -192,6 +192,9 @@ static int report_main(char **arg)
 
 /* ---- the run ----------------------------------------------------------------------------- */
 
+/* Rank 0 prints messages to the whole job. */
+#define SAY_ONCE(...) (base_job_rank() > 0 ? (void)0 : tool_say(__VA_ARGS__))
+
 static char folder[PATH_MAX];
 static bool is_misused;
 
@@ -223,17 +226,28 @@ static int prepare(bool has_library)
 		return TOOL_MISUSE;
 	}
 	if (!has_library) {
-		if (base_job_rank() <= 0)
-			tool_say("trace: the program runs without Sluice: nothing is traced");
+		SAY_ONCE("trace: the program runs without Sluice: nothing is traced");
 		return 0;
 	}
-	rc = trace_job_join(folder, sizeof folder);
+	if (!folder[0])
+		snprintf(folder, sizeof folder, "sluice-trace.%d", job_launcher());
+	rc = job_join(folder, sizeof folder);
+	if (rc == -EEXIST)
+		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another "
+			 "folder with -o",
+			 folder);
+	else if (rc)
+		SAY_ONCE("trace: cannot use the folder %s: %s", folder, strerror(-rc));
 	if (rc)
-		return rc;
+		return TOOL_FAILED;
 	setenv("SLUICE_TRACE", folder, 1);
 	snprintf(goals, sizeof goals, "%s/goal", folder);
 	setenv("SLUICE_GOAL_PROFILE", goals, 0);
-	return trace_job_watch(folder, report_quietly);
+	rc = job_watch(folder, report_quietly);
+	if (rc)
+		SAY_ONCE("trace: cannot watch the program: %s; after it: sluice trace report %s",
+			 strerror(-rc), folder);
+	return 0;
 }
 
 int tool_trace(int argc, char **argv)

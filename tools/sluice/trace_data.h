@@ -7,6 +7,7 @@
  *   trace_view.c       everything as events on tracks
  *   trace_goal.c       a profile of GOAL schedules -> events on tracks of their own
  *   trace_symbols_*.c  return address -> function, file, line
+ *   trace_reasons.c    why the host MPI executed a call, for people
  *   trace_summary.c    the table
  *   trace_chrome.c     JSON for Perfetto and Chrome
  *   trace_html.c       the timeline: a page that contains the events
@@ -30,7 +31,8 @@
 struct trace_place {
 	const char *name;      /* "MPI_Bcast" */
 	const char *module;    /* path; "": unknown */
-	uint64_t offset;       /* in the module, of the instruction after the call */
+	uint64_t offset;       /* in the module, of the instruction after the call; or a line */
+	bool is_source;        /* module is a source file, offset a line */
 	char *function;        /* "": unknown */
 	char *where;           /* "file.c:12", or "module+0x123" */
 	/* exact sums */
@@ -44,6 +46,7 @@ struct trace_place {
 	uint64_t touched, called, unseen; /* of detached operations */
 	uint64_t started;        /* requests that were waited for or tested later */
 	uint64_t mapped, plain, packed;   /* calls by kind of memory */
+	uint64_t adopted, adopt_ns;       /* bytes and time of adoptions in its calls */
 };
 
 struct trace_call {
@@ -132,6 +135,11 @@ const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "": 
 const char *trace_thread_name(const struct trace_process *p,
 			      uint32_t thread); /* "thread": unknown */
 void trace_join(struct trace_data *d);
+
+/* trace_reasons.c. Returns: the collective's name in SLUICE_COLL; "": none. */
+const char *trace_family(const char *function);
+/* Writes why the host MPI executed calls of `function`. why: text of a trace. */
+void trace_reason(const char *why, const char *function, char *out, size_t cap);
 
 /* Fills function and where of every place. */
 void trace_symbols(struct trace_data *d);

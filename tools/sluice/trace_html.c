@@ -139,6 +139,8 @@ static void put_places(struct text_json *j, const struct trace_view *v)
 		text_json_uint(j, "waited_ns", p->waited_ns);
 		text_json_uint(j, "saved_ns", p->saved_ns);
 		text_json_uint(j, "cost_ns", p->cost_ns);
+		text_json_uint(j, "adopted", p->adopted);
+		text_json_uint(j, "adopt_ns", p->adopt_ns);
 		text_json_uint(j, "own", p->own);
 		text_json_uint(j, "peers", p->peers);
 		text_json_uint(j, "channel", p->channel);

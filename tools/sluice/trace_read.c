@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "tool.h"
+#include "trace/reasons.h"
 #include "trace_data.h"
 
 void *trace_alloc(size_t bytes)
@@ -201,6 +202,7 @@ static void read_places(struct trace_data *d, struct trace_process *p)
 		path = module_path(p, s->module, &base);
 		p->place_of_site[i] =
 			s->key || !i ? place_index(d, i ? name : "?", path, s->address - base) : 0;
+		d->places[p->place_of_site[i]].is_source |= base & TRACE_SOURCE_BASE;
 	}
 }
 
@@ -383,6 +385,9 @@ static void add_detached_record(struct trace_data *d, uint32_t process,
 static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread,
 		     const struct trace_record *r)
 {
+	const struct trace_process *p = &d->processes[process];
+	uint16_t site = r->activity.site <= TRACE_SITES ? r->activity.site : 0;
+	struct trace_place *place = &d->places[p->place_of_site[site]];
 	struct trace_activity *s = TRACE_ADD(d, spans);
 
 	*s = (struct trace_activity){ since_start(d, r->begin),
@@ -391,6 +396,10 @@ static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread
 				  process,
 				  thread,
 				  r->activity.text };
+	if (strcmp(trace_text_of(p, r->activity.text), TRACE_ADOPTION))
+		return;
+	place->adopted += r->activity.bytes;
+	place->adopt_ns += r->end - r->begin;
 }
 
 static void read_records(struct trace_data *d, uint32_t process, const struct trace_chunk *c)

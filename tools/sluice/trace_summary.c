@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "text.h"
 #include "tool.h"
+#include "trace/reasons.h"
 #include "trace_data.h"
 
 #define DETAILS 12 /* places with details */
@@ -97,7 +98,7 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 /* ---- one place at length ----------------------------------------------------------------- */
 
 struct reason {
-	char text[2 * TRACE_TEXT_BYTES];
+	char text[3 * TRACE_TEXT_BYTES];
 	uint64_t calls;
 };
 
@@ -140,16 +141,19 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		const struct trace_call *c = &d->calls[i];
 		const struct trace_process *process = &d->processes[c->process];
 
-		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) &&
-		    what[c->outcome])
-			count_reason(all, &count, what[c->outcome],
-				     trace_text_of(process, c->outcome == TRACE_BY_HOST
-								    ? c->why
-								    : c->early_why),
-				     1);
+		char why[2 * TRACE_TEXT_BYTES];
+
+		if (&d->places[c->place] != p || c->outcome >= BASE_ARRAY_LEN(what) ||
+		    !what[c->outcome])
+			continue;
+		if (c->outcome == TRACE_BY_HOST)
+			trace_reason(trace_text_of(process, c->why), p->name, why, sizeof why);
+		else
+			snprintf(why, sizeof why, "%s", trace_text_of(process, c->early_why));
+		count_reason(all, &count, what[c->outcome], why, 1);
 	}
 	if (p->totals.small_calls) /* small calls are sampled */
-		count_reason(all, &count, what[TRACE_BY_HOST], "below SLUICE_COLL_THRESHOLD",
+		count_reason(all, &count, what[TRACE_BY_HOST], TRACE_WHY_SMALL,
 			     p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
 	for (size_t i = 0; i < count; i++)
@@ -194,9 +198,13 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 {
 	uint64_t described = p->mapped + p->plain + p->packed;
 
-	fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
-		*p->function ? p->function : "?", p->where, p->processes,
-		p->processes == 1 ? "process" : "processes");
+	if (p->is_source)
+		fprintf(out, "\n%3zu %s called at %s, in %u %s\n", number, p->name, p->where,
+			p->processes, p->processes == 1 ? "process" : "processes");
+	else
+		fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
+			*p->function ? p->function : "?", p->where, p->processes,
+			p->processes == 1 ? "process" : "processes");
 	print_reasons(out, d, p);
 	if (p->received)
 		fprintf(out,
@@ -209,6 +217,14 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 			"      memory: mapped by peers %u %%, not mapped %u %%, packed %u %%\n",
 			percent(p->mapped, described), percent(p->plain, described),
 			percent(p->packed, described));
+	if (p->adopted) {
+		char bytes[32], ns[32];
+
+		format_bytes(p->adopted, bytes, sizeof bytes);
+		format_ns(p->adopt_ns, ns, sizeof ns);
+		fprintf(out, "      adoption: %s became memory that ranks share, which took %s\n",
+			bytes, ns);
+	}
 	print_detached(out, p);
 }
 

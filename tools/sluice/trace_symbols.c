@@ -15,8 +15,14 @@ void trace_symbols(struct trace_data *d)
 		struct trace_symbol s;
 		char where[600];
 
-		trace_symbol_find(p->module, p->offset, &s);
-		if (s.where[0])
+		if (p->is_source)
+			s = (struct trace_symbol){ 0 };
+		else
+			trace_symbol_find(p->module, p->offset, &s);
+		if (p->is_source)
+			snprintf(where, sizeof where, "%s:%" PRIu64,
+				 slash ? slash + 1 : p->module, p->offset);
+		else if (s.where[0])
 			snprintf(where, sizeof where, "%s", s.where);
 		else if (p->module[0])
 			snprintf(where, sizeof where, "%s+0x%" PRIx64,

@@ -143,12 +143,16 @@ static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 {
 	static const char *const regions[] = { "", "mapped memory", "memory not mapped", "packed" };
 	const struct trace_process *p = &v->data->processes[c->process];
-	const char *why = trace_text_of(p, c->why), *early = trace_text_of(p, c->early_why);
+	const char *early = trace_text_of(p, c->early_why);
+	char why[2 * TRACE_TEXT_BYTES];
 
 	if (c->outcome == TRACE_FAILED)
 		return trace_string(v, "failed");
-	if (c->outcome < TRACE_ADMITTED)
-		return string_of(v, "by the host MPI: %s", *why ? why : "unknown reason");
+	if (c->outcome < TRACE_ADMITTED) {
+		trace_reason(trace_text_of(p, c->why), v->data->places[c->place].name, why,
+			     sizeof why);
+		return string_of(v, "by the host MPI: %s", why);
+	}
 	if (c->outcome == TRACE_STARTED)
 		return string_of(v, "%s%s", c->is_root ? "root, " : "", regions[c->region % 4]);
 	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],

@@ -9,14 +9,11 @@
 
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"
+#include "trace/reasons.h"
 #include "trace/trace.h"
 
-#define NOT_SERVED "Sluice does not serve the communicator; SLUICE_LOG=info prints the reason"
-#define IS_LARGE "the host MPI is faster with messages of this size"
-#define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW "faster only in reused buffers, and some rank has not reused its own so far"
-#define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
-#define IS_WRONG "the arguments describe no data to move"
+#define IS_EMPTY "the call moves no data"
+#define IS_UNCHECKED "the host MPI checks these arguments: they are unusual or wrong"
 
 static bool has_root(enum coll kind)
 {
@@ -34,14 +31,18 @@ static bool check_comm(struct coll_op *t, int *rc)
 	struct comm_state *cs;
 
 	if (args->comm == abi.comm_null)
-		return trace_rejected(IS_WRONG);
+		return trace_rejected(IS_UNCHECKED);
 	*rc = comm_state_get(args->comm, &cs);
-	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
-	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
-		return trace_rejected(
-			"no intracommunicator of two ranks or more, or no valid root");
+	if (*rc || !cs)
+		return trace_rejected(TRACE_WHY_NOT_SERVED);
+	if (cs->is_inter)
+		return trace_rejected("this is an intercommunicator");
+	if (cs->size < 2)
+		return trace_rejected(TRACE_WHY_ALONE);
+	if (has_root(args->kind) && (args->root < 0 || args->root >= cs->size))
+		return trace_rejected(IS_UNCHECKED);
 	if (cs->is_decided && !cs->rt && !cs->multinode)
-		return trace_rejected(NOT_SERVED);
+		return trace_rejected(TRACE_WHY_NOT_SERVED);
 	t->cs = cs;
 	t->is_root = cs->rank == args->root;
 	return true;
@@ -64,17 +65,22 @@ static void resolve_in_place(struct coll_op *t)
 		args->send = args->recv;
 }
 
+static bool is_nonblocking(const struct coll_gate *gate)
+{
+	return gate >= rt_gates[COLL_NONBLOCKING] &&
+	       gate < rt_gates[COLL_NONBLOCKING] + COLL_COUNT;
+}
+
 /* Returns: whether the gate admits calls of this size. */
 static bool gate_admits(const struct coll_gate *gate, uint64_t bytes)
 {
-	switch (policy_admit(gate, bytes)) {
-	case ADMIT_NOT_SMALL:
-		return trace_rejected(IS_SMALL);
-	case ADMIT_NOT:
-		return trace_rejected(IS_LARGE);
-	default:
+	enum admission admission = policy_admit(gate, bytes);
+
+	if (admission >= ADMIT_REUSED)
 		return true;
-	}
+	if (admission == ADMIT_NOT_SMALL && bytes < base_opt.coll_threshold_bytes)
+		return trace_rejected(TRACE_WHY_SMALL);
+	return trace_rejected(is_nonblocking(gate) ? TRACE_WHY_REQUEST_SIZE : TRACE_WHY_SIZE);
 }
 
 bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct coll_gate *gate,
@@ -87,7 +93,7 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 	t->args = *args;
 	/* before any question about the communicator */
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
-		return trace_rejected(IS_WRONG);
+		return trace_rejected(own->count ? IS_UNCHECKED : IS_EMPTY);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !gate_admits(gate, own_bytes))
 		return false;
@@ -95,12 +101,12 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct co
 		return false;
 	resolve_in_place(t);
 	if (!bufrefs_init(t))
-		return trace_rejected(IS_WRONG);
+		return trace_rejected(IS_EMPTY);
 	trace_bytes(t->bytes);
 	if (!gate_admits(gate, t->bytes))
 		return false;
 	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
-	       trace_rejected(IS_WRONG);
+	       trace_rejected(IS_UNCHECKED);
 }
 
 /* ---- execution --------------------------------------------------------------------------- */
@@ -190,22 +196,21 @@ void coll_count_decision(enum coll kind, bool is_admitted)
 	base_count(counters[is_admitted][kind], 1);
 }
 
-/* A call that gains from Sluice only when its buffers are used again: the program may never
- * repeat it. */
-static bool is_too_early(struct coll_op *t)
-{
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
-
-	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
-	       t->cs->passed_calls++ < FIRST_PASSED;
-}
-
 /* Returns: 1: executed; 0: the host MPI executes the call; -errno. */
 static int prepare_and_run(struct coll_op *t)
 {
-	int err = coll_prepare(t), ret;
+	const struct rt_question question = {
+		.kind = t->args.kind,
+		.bytes = t->bytes,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.name = t->args.name,
+		.is_fixed = !reduce_may_change(t),
+	};
+	int err, ret;
 
-	ret = rt_admit(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	rt_trial_enter(t->cs->rt);
+	err = coll_prepare(t);
+	ret = rt_admit(t->cs->rt, &question, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
@@ -220,26 +225,33 @@ static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	struct coll_op t;
+	const char *why;
 	int ret;
 
 	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
-	if (is_too_early(&t))
-		return trace_rejected(IS_NEW);
+	why = coll_delays_connecting(&t);
+	if (why)
+		return trace_rejected(why);
 	comm_state_connect(t.cs);
 	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
-		return trace_rejected(IS_NEW);
+		return trace_rejected(TRACE_WHY_NEW);
 	if (t.cs->multinode)
 		return multinode->execute(&t, rc) && (coll_count_decision(args->kind, true), true);
-	if (!t.cs->rt || args->kind == COLL_BARRIER ||
-	    (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
-		return trace_rejected(NOT_SERVED);
+	if (args->kind == COLL_BARRIER)
+		return trace_rejected(TRACE_WHY_BARRIER);
+	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
+		return trace_rejected(TRACE_WHY_NOT_SERVED);
+	if (rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
-		return trace_rejected(IS_NEW);
+		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
+		return trace_rejected(args->timed ? TRACE_WHY_TIMED : TRACE_WHY_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	rt_trial_end(t.cs->rt);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -251,6 +263,20 @@ static uint64_t size_of(uintptr_t type)
 	return types_bytes((MPI_Datatype)type, 1);
 }
 
+/* Returns: why a closed gate is closed. */
+static const char *closed_reason(enum coll kind, bool is_request)
+{
+	if (base_opt.coll_modes[coll_family(kind)] == BASE_ADMIT_OFF)
+		return TRACE_WHY_OFF;
+	if (is_request)
+		return base_opt.coll_modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_OFF
+			       ? TRACE_WHY_REQUEST_OFF
+			       : TRACE_WHY_REQUEST_KIND;
+	if (kind == COLL_BARRIER)
+		return TRACE_WHY_BARRIER;
+	return coll_is_local(kind) ? TRACE_WHY_VECTOR : TRACE_WHY_KIND;
+}
+
 bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 {
 	const struct arg_buf *own = trace_is_on() ? args_message(args) : NULL;
@@ -259,7 +285,8 @@ bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 	if (!trace_is_on())
 		return false;
 	if (!is_off && own && own->count > 0 &&
-	    types_is_small(own->type, (uint64_t)own->count, gate->from)) {
+	    types_is_small(own->type, (uint64_t)own->count,
+			   base_min_u64(gate->from, base_opt.coll_threshold_bytes))) {
 		args->traced_since = trace_small_begin(args->name, args->caller,
 						       __builtin_frame_address(0),
 						       (uint64_t)own->count, (uintptr_t)own->type,
@@ -269,14 +296,17 @@ bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 	args->is_traced = true;
 	trace_call_begin(args->name, args->caller, __builtin_frame_address(0));
 	if (is_off)
-		trace_rejected("not among the collectives that Sluice executes (SLUICE_COLL)");
+		trace_rejected(closed_reason(args->kind, is_nonblocking(gate)));
 	return false;
 }
 
 int coll_trace_end(const struct coll_args *args, int rc)
 {
-	if (base_unlikely(args->is_traced))
+	if (base_unlikely(args->is_traced)) {
+		if (!rc && trace_needs_bytes())
+			trace_bytes(args_own_bytes(args));
 		return trace_call_end(rc);
+	}
 	if (base_unlikely(args->traced_since))
 		trace_small_end(args->traced_since);
 	return rc;
@@ -291,6 +321,11 @@ bool coll_execute(struct coll_args *args, int *rc)
 	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
+	if (gate->is_measured && coll_is_local(args->kind) && 
+	    coll_exchange_passes(args, rc)) {
+		trace_rejected(TRACE_WHY_EXCHANGE);
+		return *rc;
+	}
 	if (run(args, rc)) {
 		coll_trace_end(args, *rc);
 		return true;
@@ -301,8 +336,7 @@ bool coll_execute(struct coll_args *args, int *rc)
 
 int coll_passed(const struct coll_args *args, int rc)
 {
-	if (base_unlikely(args->is_traced) && trace_is_on() &&
-	    !trace_current.record.call.bytes)
-		trace_bytes(args_message_bytes(args)); /* passed on before op->bytes is known */
+	if (base_unlikely(args->timed))
+		rt_trial_end(args->timed);
 	return coll_trace_end(args, rc);
 }

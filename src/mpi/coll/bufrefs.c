@@ -40,6 +40,41 @@ uint64_t args_message_bytes(const struct coll_args *args)
 	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
 }
 
+/* Returns: bytes of all parts of a buffer. */
+static uint64_t buf_bytes(const struct coll_args *args, const struct arg_buf *buf)
+{
+	int n = buf->form < ARG_EACH ? 1 : members_count(args->comm, buf->which);
+	uint64_t bytes = 0;
+
+	if (buf->form == ARG_BUF || buf->form == ARG_EACH)
+		return n > 0 && buf->count > 0 ? types_bytes(buf->type, buf->count) * (uint64_t)n
+					       : 0;
+	for (int i = 0; i < n && buf->counts.at; i++) {
+		MPI_Count count = list_get(buf->counts, i);
+
+		if (count > 0)
+			bytes += types_bytes(buf->form == ARG_PARTS ? abi_handle_get(buf->types, i)
+								    : buf->type,
+					     count);
+	}
+	return bytes;
+}
+
+uint64_t args_own_bytes(const struct coll_args *args)
+{
+	const struct arg_buf *own = args->kind == COLL_SCATTERV ? &args->recv : &args->send;
+
+	if (args_message(args) || args->kind == COLL_GATHER || args->kind == COLL_SCATTER)
+		return args_message_bytes(args);
+	if (own->at == abi.in_place && !coll_is_neighborhood(args->kind)) {
+		own = &args->recv;
+		if (args->kind != COLL_ALLTOALLV && args->kind != COLL_ALLTOALLW &&
+		    args->kind != COLL_REDUCE_SCATTER)
+			return 0;
+	}
+	return buf_bytes(args, own);
+}
+
 /* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
  * addresses; elements without bytes need none, whatever bounds the host MPI gives them. */
 static bool is_address(const void *at, const struct types_shape *shape)
@@ -180,6 +215,7 @@ static void find_sides(struct coll_op *t)
 		s->parts = s->inline_parts;
 		s->pack.element = NULL;
 		s->packs.of = NULL;
+		s->layouts = NULL;
 		s->n = s->given->which < MEMBERS_SOURCES
 			       ? t->cs->size
 			       : members_count(args->comm, s->given->which);
@@ -409,9 +445,81 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 	return ret;
 }
 
+/* ---- layouts of the parts ---------------------------------------------------------------- */
+
+/* Where part i lies in this process. */
+static int absolute_layout(const struct bufref *s, int i, struct layout *out)
+{
+	uintptr_t at = (uintptr_t)s->given->at;
+	MPI_Count count;
+	struct piece p;
+
+	*out = (struct layout){ 0 };
+	if (!s->parts[i].bytes)
+		return 0;
+	if (s->packs.of) {
+		if (piece_get(s, i, &p))
+			return -EINVAL;
+		return pack_layout(&p.shape, at + (uintptr_t)p.at, p.count, out);
+	}
+	count = (MPI_Count)s->parts[i].bytes / s->shape.size;
+	at += (uintptr_t)((MPI_Count)s->parts[i].off / s->shape.size * s->shape.extent);
+	return pack_layout(&s->shape, at, count, out);
+}
+
+struct hull {
+	int64_t lo, hi;
+	struct layout all; /* the bytes of all parts; valid while it is dense */
+	bool is_dense;
+};
+
+static bool hull_add(struct hull *h, const struct layout *part)
+{
+	struct layout sorted = layout_sorted(part);
+	int64_t lo, hi;
+
+	if (layout_bounds(part, &lo, &hi))
+		return false;
+	if (h->lo == h->hi) {
+		*h = (struct hull){ lo, hi, sorted, true };
+		return true;
+	}
+	h->lo = lo < h->lo ? lo : h->lo;
+	h->hi = hi > h->hi ? hi : h->hi;
+	h->is_dense = h->is_dense && layout_join(&h->all, &sorted);
+	return true;
+}
+
+/* Adds the layouts of all parts, from the first page of their hull on, to a packed form. Without memory for
+ * them, or when a part has none, the buffer stays packed. */
+static void add_layouts(struct bufref *s, struct coll_side *out)
+{
+	struct hull h = { 0 };
+	bool ok = true;
+
+	if (!out->buf.pack)
+		return;
+	s->layouts = malloc((size_t)out->count * sizeof(*s->layouts));
+	for (int i = 0; s->layouts && ok && i < out->count; i++) {
+		ok = !absolute_layout(s, i, &s->layouts[i]);
+		if (ok && s->parts[i].bytes)
+			ok = hull_add(&h, &s->layouts[i]);
+	}
+	if (!s->layouts || !ok || h.lo == h.hi ||
+	    os_is_device_memory((void *)(uintptr_t)h.lo, (uint64_t)(h.hi - h.lo)))
+		return;
+	for (int i = 0; i < out->count; i++)
+		if (s->parts[i].bytes)
+			s->layouts[i].base -= (int64_t)base_round_down((uint64_t)h.lo, OS_PAGE);
+	out->buf.layouts = s->layouts;
+	out->buf.hull = (void *)(uintptr_t)h.lo;
+	out->buf.hull_bytes = (uint64_t)(h.hi - h.lo);
+	out->buf.is_shared = !h.is_dense || !layout_is_dense(&h.all);
+}
+
 /* ---- preparation ------------------------------------------------------------------------- */
 
-static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
+static int prepare_parts(struct coll_op *t, struct bufref *s, struct coll_side *out)
 {
 	const struct arg_buf *given = s->given;
 
@@ -441,6 +549,15 @@ static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *o
 	default:
 		return prepare_run(s, given->count, 1, out);
 	}
+}
+
+static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
+{
+	int ret = prepare_parts(t, s, out);
+
+	if (!ret && !coll_is_reduce(t->args.kind))
+		add_layouts(s, out);
+	return ret;
 }
 
 static int prepare_neighbours(struct coll_op *t)
@@ -492,11 +609,13 @@ static int finish_side(struct bufref *s)
 		ret = ret ? ret : last;
 	}
 	free(s->packs.of);
+	free(s->layouts);
 	if (s->parts != s->inline_parts)
 		free(s->parts);
 	last = s->pack.element ? pack_fini(&s->pack) : 0;
 	/* a call may be prepared again, and closed before it gets here */
 	s->packs.of = NULL;
+	s->layouts = NULL;
 	s->parts = s->inline_parts;
 	s->pack.element = NULL;
 	return ret ? ret : last;

@@ -71,6 +71,7 @@ struct coll_args {
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
 	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
 	bool is_traced;        /* the trace records the call */
+	struct rt_comm *timed; /* a trial takes the time of the host MPI's call */
 };
 
 #define BUFREF_PARTS_INLINE 16 /* further parts are allocated */
@@ -88,6 +89,7 @@ struct bufref {
 		int n;
 	} packs;
 	struct coll_part *parts, inline_parts[BUFREF_PARTS_INLINE];
+	struct layout *layouts;    /* by part, allocated; NULL: none */
 };
 
 /* The computation of a reduction, by reduce_check(); GOAL_NOP: the host MPI computes it. */
@@ -97,6 +99,7 @@ struct reduce_args {
 	uint64_t element_bytes;
 	enum goal_type known_op;
 	enum goal_dtype known_type;
+	bool is_exact; /* policy_is_exact() */
 };
 
 /* A call that Sluice executes. It points to its own members and must not move until
@@ -142,6 +145,17 @@ static inline bool coll_is_neighborhood(enum coll kind)
 	return kind >= COLL_NEIGHBOR_ALLGATHER;
 }
 
+/* ---- payment.c --------------------------------------------------------------------------- */
+
+/* Returns: why the communicator is not to be connected for this call; NULL: it is, or has been. A
+ * call that gains only when its buffers are used again may never be repeated. Context: may be
+ * collective, on all ranks alike. */
+const char *coll_delays_connecting(struct coll_op *op);
+/* Decides by a few loads whether the host MPI executes a call whose size ranks do not share. Equal
+ * on all ranks. Returns: true: pass the call on, or, with *rc set, the host MPI has already
+ * reported an error. */
+bool coll_exchange_passes(const struct coll_args *args, int *rc);
+
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 
 /* Finds the buffers and op->bytes from op->cs, is_root and in_place. Returns: false: pass the
@@ -160,11 +174,26 @@ int bufrefs_flush(struct coll_op *op);
 const struct arg_buf *args_message(const struct coll_args *args);
 /* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
 uint64_t args_message_bytes(const struct coll_args *args);
+/* Returns: bytes of the rank's message in a valid call; where ranks share no size, of all that the
+ * rank sends (of a scatter: receives); 0: unknown. */
+uint64_t args_own_bytes(const struct coll_args *args);
 
 /* ---- reduce.c ---------------------------------------------------------------------------- */
 
 /* Returns: whether the host MPI would compute this reduction. False: pass the call on. */
 bool reduce_check(struct coll_op *op);
+/* Returns: whether Sluice and the host MPI give equal bits: collectives that only move data, and
+ * reductions by policy_is_exact(). Valid from coll_admit() on, equal on all ranks. */
+static inline bool reduce_is_exact(const struct coll_op *op)
+{
+	return !coll_is_reduce(op->args.kind) || op->reduce.is_exact;
+}
+/* Returns: whether equal calls may be admitted at one time of a run and passed on at another time
+ * (SLUICE_SUMS). */
+static inline bool reduce_may_change(const struct coll_op *op)
+{
+	return base_opt.sums == BASE_SUMS_ANY || reduce_is_exact(op);
+}
 /* Fills op->call.reduce. Returns: 0 or -errno. */
 int reduce_prepare(struct coll_op *op);
 

@@ -119,11 +119,14 @@ static void tidy(void)
 	}
 }
 
+static _Atomic uint32_t deletions; /* handles of freed communicators are used again */
+
 static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	struct comm_state *cs = value;
 	bool is_held;
 
+	atomic_fetch_add_explicit(&deletions, 1, memory_order_release);
 	pthread_mutex_lock(&session.lock);
 	is_held = cs->refs;
 	cs->is_freed = true;
@@ -179,16 +182,17 @@ static int create_keyvals_locked(void)
  * from other processes and stays out: see are_all_with_us(). */
 void session_start(void)
 {
-	int rank = -1, provided = -1;
+	int rank = -1, size = -1, provided = -1;
 
 	pthread_mutex_lock(&session.lock);
 	bypass++;
 	if (!session.is_started && !session.is_stopped && is_initialized()) {
 		session.is_started = true;
 		host.Comm_rank(abi.comm_world, &rank);
+		host.Comm_size(abi.comm_world, &size);
 		session.is_multiple = !host.Query_thread(&provided) &&
 				   provided == abi.thread_multiple;
-		if (rt_start(rank) && create_keyvals_locked())
+		if (rt_start(rank, size) && create_keyvals_locked())
 			rt_stop();
 	}
 	bypass--;
@@ -249,6 +253,25 @@ int comm_state_get(MPI_Comm comm, struct comm_state **out)
 	else if (!rc)
 		rc = create_comm(comm, out);
 	bypass--;
+	return rc;
+}
+
+int comm_state_find(MPI_Comm comm, struct comm_state **out)
+{
+	static __thread struct {
+		MPI_Comm comm;
+		uint32_t deletions;
+		struct comm_state *state;
+	} last;
+	uint32_t now = atomic_load_explicit(&deletions, memory_order_acquire);
+	int rc = 0;
+
+	if (last.comm != comm || last.deletions != now || !last.state) {
+		last.comm = comm;
+		last.deletions = now;
+		rc = comm_state_get(comm, &last.state);
+	}
+	*out = rc ? NULL : last.state;
 	return rc;
 }
 
@@ -434,12 +457,29 @@ bool comm_state_is_freed(struct comm_state *cs)
 
 /* ---- credit of nonblocking calls ------------------------------------------------------------ */
 
-void comm_state_add_credit(struct comm_state *cs, uint32_t credit)
+static bool pay_locked(struct comm_state *cs, enum coll kind, uint64_t bytes)
+{
+	struct policy_options o = rt_policy_options();
+
+	cs->connect_credit += policy_connect_credit(&o, kind, bytes, cs->size);
+	return cs->connect_credit > policy_connect_threshold(&o);
+}
+
+bool comm_state_pay(struct comm_state *cs, enum coll kind, uint64_t bytes)
+{
+	bool is_due;
+
+	pthread_mutex_lock(&session.lock);
+	is_due = pay_locked(cs, kind, bytes);
+	pthread_mutex_unlock(&session.lock);
+	return is_due;
+}
+
+void comm_state_add_credit(struct comm_state *cs, enum coll kind, uint64_t bytes)
 {
 	pthread_mutex_lock(&session.lock);
 	if (!cs->is_connect_due && !cs->is_decided) {
-		cs->connect_credit += credit;
-		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
+		cs->is_connect_due = pay_locked(cs, kind, bytes);
 		if (cs->is_connect_due)
 			rt_intercept_ref();
 	}

@@ -32,7 +32,10 @@ struct comm_state {
 	struct hier_comm *multinode; /* of a communicator that spans nodes; else NULL */
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
-	uint32_t connect_credit; /* of nonblocking calls; equal on all ranks at a blocking call */
+	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
+	uint32_t exchanges, next_question; /* calls whose sizes ranks do not share: payment.c */
+	/* the host MPI has executed nonblocking reductions whose bits depend on the executor */
+	bool has_passed_inexact;
 	bool is_connect_due;   /* the next blocking collective connects */
 	bool is_freed;         /* the program has freed it; requests still hold the state */
 	int refs;              /* requests that hold the state; under the session's lock */
@@ -48,6 +51,8 @@ bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
 /* Finds the state of a communicator. Local. Returns: 0, or an MPI error code that the host MPI
  * has already reported. */
 int comm_state_get(MPI_Comm comm, struct comm_state **out);
+/* As comm_state_get(), by a few loads where the thread asked for the same communicator before. */
+int comm_state_find(MPI_Comm comm, struct comm_state **out);
 /* Connects a communicator at its first call; then collective. Returns: whether rt serves the
  * communicator. */
 bool comm_state_connect(struct comm_state *cs);
@@ -65,7 +70,10 @@ void comm_state_progress(struct comm_state *cs);
 void comm_state_ref(struct comm_state *cs);
 void comm_state_unref(struct comm_state *cs);
 bool comm_state_is_freed(struct comm_state *cs);
-void comm_state_add_credit(struct comm_state *cs, uint32_t credit);
+/* Adds the credit of a call that Sluice would admit. Returns: whether connecting is due: at once
+ * for a blocking call, else in the next blocking collective. */
+bool comm_state_pay(struct comm_state *cs, enum coll kind, uint64_t bytes);
+void comm_state_add_credit(struct comm_state *cs, enum coll kind, uint64_t bytes);
 /* Runs at a blocking collective: connects if that is due, and runs rt's agreements among all
  * ranks. */
 void comm_state_sync(MPI_Comm comm);

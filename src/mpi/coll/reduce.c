@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"
+#include "os/os.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* bytes; no predefined datatype is larger */
@@ -71,6 +72,37 @@ static bool is_known_to_library(const struct coll_op *t)
 	return !rc;
 }
 
+static bool is_predefined(const struct coll_op *t)
+{
+	return abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op);
+}
+
+static bool is_exact(const struct coll_op *t)
+{
+	const struct reduce_args *r = &t->reduce;
+	struct policy_reduction facts = {
+		.ranks = t->cs->size,
+		.is_predefined = is_predefined(t),
+		.op = op_of(t->args.op),
+		.type = r->known_op != GOAL_NOP ? r->known_type : type_of(r->type),
+	};
+	int commutes = 1;
+
+	if (!facts.is_predefined && facts.ranks == 2)
+		host.Op_commutative(t->args.op, &commutes);
+	facts.commutes = commutes;
+	return policy_is_exact(&facts);
+}
+
+/* Finds who can compute the reduction. */
+static bool is_computable(struct coll_op *t)
+{
+	if (!is_predefined(t))
+		return true;
+	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);
+	return t->reduce.known_op != GOAL_NOP || is_known_to_library(t);
+}
+
 /* MPI requires that all ranks give equal operations and datatypes. */
 bool reduce_check(struct coll_op *t)
 {
@@ -84,11 +116,12 @@ bool reduce_check(struct coll_op *t)
 				       .element_bytes = (uint64_t)shape->size };
 	/* the operation of the program finds an element at its address plus true_lb */
 	if (!shape->in_order || shape->extent != shape->size || shape->true_lb)
-		return trace_rejected("elements with gaps are computed by the library");
-	if (!abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op))
-		return true;
-	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);
-	return t->reduce.known_op != GOAL_NOP || is_known_to_library(t);
+		return trace_rejected("the reduction's elements have gaps");
+	if (!is_computable(t))
+		return false;
+	t->reduce.is_exact = is_exact(t);
+	return !policy_leaves_to_host(base_opt.sums, t->reduce.is_exact) ||
+	       trace_rejected("SLUICE_SUMS=host: its bits depend on the order of the ranks");
 }
 
 /* ---- computed by the host MPI ------------------------------------------------------------ */
@@ -120,8 +153,9 @@ int reduce_prepare(struct coll_op *t)
 				  .type = t->reduce.known_type,
 				  .element_bytes = t->reduce.element_bytes,
 				  .combine = combine,
-				  .ctx = &t->reduce };
-	if (!abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op) &&
+				  .ctx = &t->reduce,
+				  .float_modes = os_float_modes() };
+	if (!is_predefined(t) &&
 	    host.Op_commutative(t->args.op, &commutes))
 		return -EIO;
 	reduce->commutes = commutes;

@@ -423,17 +423,21 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 			       ? NULL
 			       : "Sluice does not serve this collective over several nodes";
 	if (!cs->rt) {
-		comm_state_add_credit(cs, policy_connect_credit(kind, r->op.bytes));
-		return "the communicator is not connected yet; the next blocking collective "
-		       "connects it";
+		comm_state_add_credit(cs, kind, r->op.bytes);
+		cs->has_passed_inexact |= !reduce_may_change(&r->op);
+		return "the ranks share no memory yet: the next blocking collective on this "
+		       "communicator sets it up";
 	}
 	if (!rt_request_suits(cs->rt))
 		return "ranks share CPUs, or there are too many ranks";
 	if (!request_can_run_detached(r))
 		return "only its own rank can call the user-defined reduction";
+	if (!reduce_may_change(&r->op) &&
+	    (cs->has_passed_inexact || policy_admit(gate, r->op.bytes) == ADMIT_REUSED))
+		return "SLUICE_SUMS=fixed: the host MPI has executed such calls before";
 	if (policy_admit(gate, r->op.bytes) == ADMIT_REUSED && !admit_reused(r))
-		return "faster only in reused buffers, and no blocking collective has shown "
-		       "reuse so far";
+		return "faster only in buffers that are used again, and no blocking collective has "
+		       "agreed on it yet";
 	return NULL;
 }
 

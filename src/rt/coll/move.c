@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "rt/coll/run.h"
+#include "rt/trials.h"
 
 /* Does a rank send the same bytes to all, or all to one? */
 static bool sends_one_range(enum coll kind)
@@ -40,6 +41,8 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buf
 
 	shape.send = c->parts[0];
 	shape.recv = c->parts[1];
+	shape.send_layouts = buffer_layouts(&b->send);
+	shape.recv_layouts = buffer_layouts(&b->recv);
 	buffer_cut(&b->send, at, n, c->parts[0]);
 	buffer_cut(&b->recv, at, n, c->parts[1]);
 	if (!is_leaf)
@@ -83,9 +86,10 @@ static int open_buffers(struct rt_comm *c, const struct coll_call *call, struct 
 		send = piece * (uint64_t)call->send.count;
 		recv = piece * (uint64_t)call->recv.count;
 	}
-	ret = buffer_open(&b->send, &call->send, send, memory_of(c, call, &call->send));
+	ret = buffer_open_typed(&b->send, &call->send, send, memory_of(c, call, &call->send));
 	return ret ? ret
-		   : buffer_open(&b->recv, &call->recv, recv, memory_of(c, call, &call->recv));
+		   : buffer_open_typed(&b->recv, &call->recv, recv,
+				       memory_of(c, call, &call->recv));
 }
 
 static int move_collective(struct rt_comm *c, const struct coll_call *call)
@@ -98,7 +102,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 	if (run_own_part_fits(call, rank))
 		ret = open_buffers(c, call, &b, piece);
 	d = detach_describe(c, call, &b, piece >= call->bytes);
-	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
+	trials_count(c, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, rank == call->root);
 	/* a call that is not cut runs once, also when this rank has nothing to move */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

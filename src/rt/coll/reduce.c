@@ -2,6 +2,7 @@
 /* A blocking reduction: elements are combined straight out of the memory of the ranks (reduce/), or
  * out of packed copies of buffers that peers cannot reach. */
 #include "rt/coll/run.h"
+#include "rt/trials.h"
 
 /* Returns: bytes of each rank's vector that one run combines. */
 static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)
@@ -59,7 +60,7 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	d.copy_bytes = d.partner_copy_bytes = cost_bytes(call, bytes);
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		run_starts(call, c->starts);
-	policy_reuse_count(c->reuse_now, !b.send.is_unmapped && !b.recv.is_unmapped);
+	trials_count(c, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, c->rank == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_reduce(c, call, &b, at, at, base_min_u64(piece, bytes - at), &d);

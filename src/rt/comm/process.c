@@ -24,11 +24,13 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 static struct policy_figures figures[COLL_COUNT]; /* of the host MPI */
 static char problems[2048 + PATH_MAX];
+static char host_mpi[TUNE_MPI_BYTES]; /* "MPICH 5.0.2" */
 
 struct policy_options rt_policy_options(void)
 {
 	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
-				    .hier = base_opt.hier };
+				    .hier = base_opt.hier,
+				    .measures = !strcmp(base_opt.decide, "measure") };
 
 	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
 	return o;
@@ -77,14 +79,12 @@ static void report_problems(const char *text, int world_rank)
  * where ranks on other machines, which have other files, cannot be told apart before the first
  * collective (node/discovery.c).
  */
-static void load_tuned(bool prefer_pmix, const char *library_version)
+static void load_tuned(bool prefer_pmix)
 {
 	struct tune_result tuned;
-	char mpi[TUNE_MPI_BYTES];
 	int rank;
 
-	tune_mpi_name(library_version, mpi, sizeof mpi);
-	tune_load(mpi, &tuned);
+	tune_load(host_mpi, &tuned);
 	if (!base_job_identity(prefer_pmix, &rank))
 		base_options_untune(true);
 	if (tuned.state == TUNE_REFUSED)
@@ -118,8 +118,10 @@ static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
 
+	if (!loaded)
+		tune_mpi_name(library_version, host_mpi, sizeof host_mpi);
 	if (!loaded && !base_options_load(NULL, problems, sizeof problems)) {
-		load_tuned(prefer_pmix, library_version);
+		load_tuned(prefer_pmix);
 		load_figures(library_version);
 	}
 	loaded = true;
@@ -157,7 +159,23 @@ void rt_identity(struct rt_identity *out)
 	*out = (struct rt_identity){ os_node_id() * 31 + geteuid(), rt_is_on() ? agreed | 1 : 0 };
 }
 
-bool rt_start(int world_rank)
+/* Reports once in a job that its programs are alone: their MPI does not know the launcher. */
+static void check_launcher(int world_size)
+{
+	const char *name;
+	int programs = base_job_size(&name);
+	char line[512];
+
+	if (world_size != 1 || programs < 2 || base_job_rank() != 0)
+		return;
+	snprintf(line, sizeof line,
+		 "sluice: these are %d programs of one rank each: mpiexec belongs to another MPI "
+		 "than the program, which uses %s (%s=%d, but MPI_COMM_WORLD has one rank)\n",
+		 programs, *host_mpi ? host_mpi : "an unknown MPI", name, programs);
+	report_problems(line, -1);
+}
+
+bool rt_start(int world_rank, int world_size)
 {
 	pthread_mutex_lock(&start_lock);
 	if (world_rank >= 0)
@@ -166,6 +184,8 @@ bool rt_start(int world_rank)
 		started = true;
 		load_options(false, "");
 		report_problems(problems, world_rank);
+		if (base_opt.enabled)
+			check_launcher(world_size);
 		if (base_opt.enabled && base_opt.usable) {
 			trace_start(world_rank);
 			pthread_atfork(NULL, NULL, after_fork_child);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "trace_job.h"
+#include "job.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,8 +63,8 @@ static bool has_variable(int pid, const char *name)
 	return found;
 }
 
-/* Returns: the process that started the ranks: the nearest ancestor that is no rank. */
-static int launcher(void)
+/* The nearest ancestor that is no rank. */
+int job_launcher(void)
 {
 	const char *name = base_job_rank_name();
 	int pid = getpid();
@@ -75,9 +75,6 @@ static int launcher(void)
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */
-
-/* Rank 0 prints messages to the whole job. */
-#define SAY_ONCE(...) (base_job_rank() > 0 ? (void)0 : tool_say(__VA_ARGS__))
 
 /* Returns: 0, -EEXIST (another job's folder) or -errno. */
 static int claim(const char *folder, int job)
@@ -117,32 +114,20 @@ static int lock_folder(const char *folder)
 	return 0;
 }
 
-int trace_job_join(char *folder, size_t cap)
+int job_join(char *folder, size_t cap)
 {
 	char path[PATH_MAX];
-	int job = launcher(), ret;
+	int ret;
 
-	if (!folder[0])
-		snprintf(folder, cap, "sluice-trace.%d", job);
-	if (mkdir(folder, 0777) && errno != EEXIST) {
-		SAY_ONCE("trace: cannot make the folder %s: %s", folder, strerror(errno));
-		return TOOL_FAILED;
-	}
-	if (!realpath(folder, path) || strlen(path) >= cap) {
-		SAY_ONCE("trace: cannot use the folder %s: %s", folder, strerror(errno));
-		return TOOL_FAILED;
-	}
-	ret = claim(path, job);
+	if ((mkdir(folder, 0777) && errno != EEXIST) || !realpath(folder, path))
+		return -errno;
+	if (strlen(path) >= cap)
+		return -ENAMETOOLONG;
+	ret = claim(path, job_launcher());
 	if (!ret)
 		ret = lock_folder(path);
-	if (ret == -EEXIST)
-		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another "
-			 "folder with -o",
-			 folder);
-	else if (ret)
-		SAY_ONCE("trace: cannot write in %s: %s", folder, strerror(-ret));
 	strcpy(folder, path);
-	return ret ? TOOL_FAILED : 0;
+	return ret;
 }
 
 /* ---- the watcher ------------------------------------------------------------------------- */
@@ -160,7 +145,7 @@ static void detach_from_job(void)
 	sigset_t none;
 
 	setsid();
-	prctl(PR_SET_NAME, "sluice-trace");
+	prctl(PR_SET_NAME, "sluice-watch");
 	for (int s = 1; s < NSIG; s++)
 		signal(s, s == SIGHUP || s == SIGPIPE ? SIG_IGN : SIG_DFL);
 	sigemptyset(&none);
@@ -182,24 +167,24 @@ static void watch(int pidfd, const char *folder, int (*report)(const char *folde
 	_exit(report(folder));
 }
 
-int trace_job_watch(const char *folder, int (*report)(const char *folder))
+int job_watch(const char *folder, int (*report)(const char *folder))
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), status;
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), status, ret = 0;
 	pid_t child = pidfd < 0 ? -1 : fork();
 
-	if (child < 0) {
-		SAY_ONCE("trace: cannot watch the program: %s; after it: sluice trace report %s",
-			 strerror(errno), folder);
-		return 0;
-	}
+	if (child < 0)
+		ret = -errno;
 	if (!child) { /* the watcher is an orphan, so that the program never waits for it */
 		child = fork();
 		if (!child)
 			watch(pidfd, folder, report);
 		_exit(child < 0);
 	}
-	close(pidfd);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
-	return 0;
+	if (pidfd >= 0)
+		close(pidfd);
+	close(lock_fd); /* the watcher's */
+	lock_fd = -1;
+	return ret;
 }

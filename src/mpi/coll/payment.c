@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * When a communicator is connected where trials decide: once that costs a small part of the time
+ * of its calls so far (policy_connect_credit()).
+ *
+ * Ranks share the sizes of most collectives, and so count alike. Of an exchange each rank knows
+ * only its own bytes: after 8, 32, 128, ... of them the ranks agree through the host MPI.
+ */
+#include "mpi/coll/coll_op.h"
+#include "trace/reasons.h"
+
+#define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
+#define FIRST_QUESTION 8u
+#define NEXT_QUESTION  4u
+
+/* ---- exchanges ----------------------------------------------------------------------------- */
+
+static bool is_question_due(struct comm_state *cs)
+{
+	uint32_t due = base_max_u64(cs->next_question, FIRST_QUESTION);
+
+	if (++cs->exchanges < due)
+		return false;
+	cs->next_question = due * NEXT_QUESTION;
+	return true;
+}
+
+bool coll_exchange_passes(const struct coll_args *args, int *rc)
+{
+	struct comm_state *cs;
+
+	if (args->comm == abi.comm_null)
+		return true;
+	*rc = comm_state_find(args->comm, &cs);
+	if (*rc || !cs || cs->is_inter || cs->size < 2)
+		return true;
+	if (cs->is_decided)
+		return cs->rt ? rt_trial_passes(cs->rt, args->kind, 0) : !cs->multinode;
+	return !is_question_due(cs);
+}
+
+/* Collective. */
+static bool exchanges_pay(struct coll_op *t)
+{
+	struct policy_options o = rt_policy_options();
+	uint64_t credit = policy_connect_credit(&o, t->args.kind, args_own_bytes(&t->args), 2);
+	int64_t threshold = (int64_t)(policy_connect_threshold(&o) / t->cs->exchanges), rest = 0;
+
+	return !comm_state_agree(t->cs, threshold - (int64_t)base_min_u64(credit, INT64_MAX),
+				 &rest) && rest < 0;
+}
+
+/* ---- all collectives ----------------------------------------------------------------------- */
+
+const char *coll_delays_connecting(struct coll_op *t)
+{
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
+	bool is_always = policy_admit(gate, t->bytes) == ADMIT_ALWAYS, pays;
+
+	if (t->cs->is_decided)
+		return NULL;
+	if (!gate->is_measured || (is_always && !reduce_may_change(t)))
+		return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? TRACE_WHY_FIRST : NULL;
+	pays = coll_is_local(t->args.kind) ? exchanges_pay(t)
+					   : comm_state_pay(t->cs, t->args.kind, t->bytes);
+	return pays ? NULL : TRACE_WHY_UNPAID;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Trials of blocking calls (policy.h): the times of a trial's calls, and what all ranks conclude.
+ *
+ *   trials_admit()  --this rank's begin and end of each call-->  rt_trial_end()
+ *   judge():        the last begin of each call over all ranks, then the sum of their costs
+ *
+ * A communicator runs one trial at a time.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "rt/coll/run.h"
+#include "rt/trials.h"
+
+#define WAITING_MAX 64 /* calls of other classes before a trial that does not go on is given up */
+
+static uint64_t now_ns(void)
+{
+	return os_now_ns() + (base_fault("clock") ? 3600000000000u : 0);
+}
+
+static bool may_begin(struct trial *t)
+{
+	if (t->of && ++t->waiting <= WAITING_MAX)
+		return false;
+	if (t->of)
+		t->of->trial.is_running = false;
+	return true;
+}
+
+static bool begin(struct trial *t, struct call_class *k)
+{
+	if (!may_begin(t))
+		return false;
+	t->of = k;
+	t->waiting = 0;
+	policy_trial_begin(&k->trial);
+	return true;
+}
+
+static uint64_t own_bytes(const struct coll_call *call, uint64_t bytes)
+{
+	return bytes || !call ? bytes : side_bytes(&call->send) + side_bytes(&call->recv);
+}
+
+static void begin_call(struct rt_comm *c, const struct trials_call *call, bool is_for_sluice)
+{
+	struct trial *t = &c->trial;
+
+	t->now = &t->calls[t->of->trial.calls++];
+	*t->now = (struct policy_trial_call){
+		.begin_ns = is_for_sluice ? t->entered_ns : now_ns(),
+		.bytes = own_bytes(call->call, call->bytes),
+		.is_root = c->rank == call->root,
+		.is_of_sluice = is_for_sluice,
+	};
+}
+
+/* ---- conclusion -------------------------------------------------------------------------- */
+
+#define N POLICY_TRIAL_CALLS
+
+/* Stores the time at which the last rank, and the root, entered each call. */
+static int find_begins(struct rt_comm *c, uint64_t begins[2 * N])
+{
+	const struct policy_trial_call *calls = c->trial.calls;
+	uint64_t mine[2 * N];
+
+	for (uint32_t i = 0; i < N; i++) {
+		mine[i] = calls[i].begin_ns;
+		mine[N + i] = calls[i].is_root ? calls[i].begin_ns : 0;
+	}
+	return admit_agree(c, "a trial", GOAL_MAX, mine, begins, 2 * N);
+}
+
+struct sums {
+	uint64_t cost_ns[N], bytes[N], unmapped, without_clock;
+};
+
+static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N], struct sums *out)
+{
+	struct sums mine = { 0 };
+
+	for (uint32_t i = 0; i < N; i++) {
+		const struct policy_trial_call *call = &c->trial.calls[i];
+
+		mine.cost_ns[i] = policy_trial_cost(kind, call->is_root, call, begins[i],
+						    begins[N + i]);
+		mine.bytes[i] = call->bytes;
+		mine.unmapped += call->is_unmapped;
+		mine.without_clock |= !policy_trial_has_clock(kind, call, begins[i], begins[N + i]);
+	}
+	return admit_agree(c, "a trial", GOAL_ADD, (uint64_t *)&mine, (uint64_t *)out,
+			   sizeof mine / sizeof(uint64_t));
+}
+
+static void report(const struct rt_comm *c, const struct trials_call *call)
+{
+	const struct policy_trial *t = &call->of->trial;
+
+	if (c->rank)
+		return;
+	base_log(BASE_LOG_DEBUG, "rt",
+		 "trial of %s, %llu bytes, %d ranks: host MPI %llu us, Sluice %llu us%s: %s "
+		 "executes the next %u calls",
+		 call->name, (unsigned long long)call->bytes, c->size,
+		 (unsigned long long)policy_trial_us(t, BY_HOST, call->bytes),
+		 (unsigned long long)policy_trial_us(t, BY_SLUICE, call->bytes),
+		 t->needs_reuse ? " in memory that is not mapped yet" : "",
+		 t->is_for_sluice ? "Sluice" : "the host MPI", backoff_interval(&t->next));
+}
+
+static int judge(struct rt_comm *c, const struct trials_call *call)
+{
+	struct policy_trial_result result = { 0 };
+	uint64_t begins[2 * N];
+	struct sums sums;
+	int ret = find_begins(c, begins);
+
+	if (!ret)
+		ret = add_up(c, call->kind, begins, &sums);
+	c->trial.of = NULL;
+	if (ret)
+		return ret;
+	memcpy(result.cost_ns, sums.cost_ns, sizeof result.cost_ns);
+	memcpy(result.bytes, sums.bytes, sizeof result.bytes);
+	result.unmapped = sums.unmapped;
+	result.is_valid = !sums.without_clock;
+	policy_trial_judge(&call->of->trial, &result);
+	base_count(BASE_CTR_TRIALS, 1);
+	report(c, call);
+	return 0;
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
+{
+	struct policy_trial *t = &c->classes[kind][policy_size_class(bytes)].trial;
+
+	return rt_gates[COLL_BLOCKING][kind].is_measured && policy_trial_passes(t);
+}
+
+void rt_trial_enter(struct rt_comm *c)
+{
+	if (c->trial.of)
+		c->trial.entered_ns = now_ns();
+}
+
+bool rt_trial_is_timed(const struct rt_comm *c) { return c->trial.now; }
+
+void rt_trial_end(struct rt_comm *c)
+{
+	if (!c->trial.now)
+		return;
+	c->trial.now->end_ns = now_ns();
+	if (base_fault(c->trial.now->is_of_sluice ? "slow_sluice" : "slow_host"))
+		c->trial.now->end_ns += 1000000000;
+	c->trial.now = NULL;
+}
+
+void trials_count(struct rt_comm *c, bool is_mapped)
+{
+	policy_reuse_count(c->reuse_now, is_mapped);
+	if (c->trial.now)
+		c->trial.now->is_unmapped = !is_mapped;
+}
+
+int trials_admit(struct rt_comm *c, const struct trials_call *call)
+{
+	struct policy_trial *t = &call->of->trial;
+	int ret;
+
+	for (;;) {
+		enum policy_trial_step step = policy_trial_next(t);
+
+		switch (step) {
+		case TRIAL_USE_HOST:
+			return 0;
+		case TRIAL_JUDGE:
+			ret = judge(c, call);
+			if (ret)
+				return ret;
+			break;
+		case TRIAL_HOST:
+		case TRIAL_SLUICE:
+			begin_call(c, call, step == TRIAL_SLUICE);
+			return step == TRIAL_SLUICE;
+		case TRIAL_USE_SLUICE:
+			return call->is_always ? 1 : admit_reused(c, call);
+		case TRIAL_DUE:
+			ret = call->is_always && !t->needs_reuse ? 1 : admit_reused(c, call);
+			if (ret <= 0 || !begin(&c->trial, call->of))
+				return ret <= 0 ? ret : t->is_for_sluice;
+			c->trial.entered_ns = now_ns();
+			break;
+		}
+	}
+}

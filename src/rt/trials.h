@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trials of blocking calls, for the files of rt/ only. */
+#ifndef SLUICE_RT_TRIALS_H
+#define SLUICE_RT_TRIALS_H
+
+#include "rt/private.h"
+
+/* A call that a trial may measure; all but `call` is equal on all ranks. */
+struct trials_call {
+	enum coll kind;
+	uint64_t bytes; /* of one rank's message; 0: unknown */
+	int root;
+	const char *name;
+	bool is_always; /* admitted in any buffers */
+	struct call_class *of;
+	const struct coll_call *call; /* NULL: this rank cannot prepare it */
+};
+
+/* Returns: 1 (Sluice executes the call), 0 (the host MPI) or -errno. Context: collective. */
+int trials_admit(struct rt_comm *c, const struct trials_call *call);
+/* Counts an admitted call, and whether peers had its memory mapped. */
+void trials_count(struct rt_comm *c, bool is_mapped);
+
+/* ---- admit.c ----------------------------------------------------------------------------- */
+
+/* As trials_admit(), while all ranks reuse their buffers. */
+int admit_reused(struct rt_comm *c, const struct trials_call *call);
+/* Combines `count` words of all ranks by GOAL_AND, GOAL_MAX or GOAL_ADD. Returns: 0 or -errno.
+ * Context: collective. */
+int admit_agree(struct rt_comm *c, const char *name, enum goal_type op, uint64_t *mine,
+		uint64_t *out, uint64_t count);
+
+#endif

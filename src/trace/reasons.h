@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reasons why the host MPI executes a call, in records. Reports recognise those of this list by
+ * their text. A report replaces KIND by the name of the collective's family in SLUICE_COLL.
+ * A text has at most TRACE_TEXT_BYTES - 13 bytes.
+ */
+#ifndef SLUICE_TRACE_REASONS_H
+#define SLUICE_TRACE_REASONS_H
+
+#define TRACE_WHY_SMALL "the message is smaller than SLUICE_COLL_THRESHOLD"
+/* the figures of the host MPI */
+#define TRACE_WHY_SIZE "the host MPI is faster at this size; SLUICE_COLL=KIND:on changes that"
+#define TRACE_WHY_KIND "the host MPI is faster at every size; SLUICE_COLL=KIND:on changes that"
+#define TRACE_WHY_OFF "SLUICE_COLL has KIND:off"
+#define TRACE_WHY_REQUEST_SIZE                                                                     \
+	"the host MPI is faster at this size; SLUICE_COLL=nonblocking:on changes that"
+#define TRACE_WHY_REQUEST_KIND                                                                     \
+	"the host MPI is faster when nonblocking; SLUICE_COLL=nonblocking:on changes that"
+#define TRACE_WHY_REQUEST_OFF "SLUICE_COLL has nonblocking:off"
+#define TRACE_WHY_VECTOR                                                                           \
+	"ranks do not know each other's sizes: Sluice executes it with SLUICE_COLL=vector:on"
+#define TRACE_WHY_BARRIER "inside a node the host MPI's barrier is as fast"
+#define TRACE_WHY_NEW                                                                              \
+	"faster only in buffers that are used again, and some rank has not used its own again"
+#define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
+#define TRACE_WHY_UNPAID                                                                           \
+	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"
+#define TRACE_WHY_EXCHANGE                                                                         \
+	"ranks do not know each other's sizes, and trials (SLUICE_DECIDE) are for the host MPI so far"
+#define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"
+#define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
+#define TRACE_WHY_NOT_SERVED                                                                       \
+	"Sluice does not serve this communicator: SLUICE_LOG=info prints the reason"
+#define TRACE_WHY_ALONE "this communicator has one rank"
+
+/* An activity of which reports sum the bytes and the time. */
+#define TRACE_ADOPTION "memory is adopted"
+
+#endif

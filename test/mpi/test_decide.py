@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SLUICE_DECIDE: trials, figures. Run alone: ./dev check mpi -k decide"""
+import json
+
+import pytest
+
+# The first call connects, and three uses are a reused buffer.
+MEASURE = {'SLUICE_DECIDE': 'measure', 'SLUICE_COLL': 'nonblocking:on', 'SLUICE_REGION_ADOPT_AFTER': '3'}
+NAMES = ['one_kind', 'many_kinds', 'late_and_slow_ranks', 'exchanges', 'communicators_come_and_go']
+
+
+def run(mpi, ranks, names, with_sluice, folder, env=None, rank_env=None):
+    """Runs the behaviours; returns the counters summed over the ranks."""
+    env = {**MEASURE, 'SLUICE_STATS': str(folder / 'stats'), **(env or {})}
+    result = mpi.launch(ranks, mpi.build('decide.c'), *names, sluice=with_sluice, env=env, rank_env=rank_env)
+    for name in names:
+        assert f'ok {name}\n' in result.out, result.explain()
+    assert result.status == 0 and not result.leftovers, result.explain()
+    total = {}
+    for path in folder.glob('stats.*.json'):
+        for key, value in json.loads(path.read_text()).items():
+            total[key] = total.get(key, 0) + value
+    return total
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3), ('impi', 2), ('debian-mpich', 4),
+                                         ('debian-openmpi', 2)])
+def test_decide_all_ranks_alike(name, ranks, get_mpi, with_sluice, tmp_path):
+    total = run(get_mpi(name), ranks, NAMES, with_sluice, tmp_path)
+    assert not with_sluice or total['trials'] >= 2 * ranks, total
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3)])
+@pytest.mark.parametrize('slow, least, most', [('slow_sluice', 4, 8), ('slow_host', 85, 96)])
+def test_decide_for_the_faster(name, ranks, slow, least, most, get_mpi, with_sluice, tmp_path):
+    """Times of 1 s more on one rank alone: the others decide likewise."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    rank_env = [{'fault': f'{slow}:all'}] + [{}] * (ranks - 1)
+    total = run(get_mpi(name), ranks, ['one_kind'], with_sluice, tmp_path, rank_env=rank_env)
+    assert least * ranks <= total['bcast_admitted'] <= most * ranks, total
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 3), ('debian-openmpi', 2)])
+def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
+    """The first eight calls go by, the ninth connects, and a trial follows."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), ranks, ['exchanges'], with_sluice, tmp_path,
+                rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
+    assert 75 * ranks <= total['alltoall_admitted'] <= 90 * ranks, total
+
+
+def test_decide_without_a_common_clock(get_mpi, with_sluice, tmp_path):
+    """One rank's clock is an hour ahead: the figures decide, for Sluice."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi('mpich'), 3, ['one_kind'], with_sluice, tmp_path,
+                rank_env=[{}, {'fault': 'clock:all'}, {}])
+    assert total['bcast_admitted'] >= 85 * 3, total
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_decide_later_where_calls_are_few(name, get_mpi, with_sluice, tmp_path):
+    """A program with a few collectives has no node group."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), 2, ['one_kind'], with_sluice, tmp_path, env={'SLUICE_COLL': 'auto'})
+    assert total['groups'] == 0 and total['bcast_admitted'] == 0, total

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages for users: one line a job, in their words.
+
+Run alone: ./dev check mpi -k told
+"""
+import re
+import time
+
+import pytest
+
+from support.build import compile_once
+from support.paths import PROGRAMS, SOURCES
+
+PROGRAM = 'told.c'
+
+
+def lines(done):
+    """The messages of Sluice."""
+    return [line for line in done.err.splitlines() if line.startswith('sluice: ')]
+
+
+@pytest.mark.parametrize('launcher, program, library', [
+    ('debian-mpich', 'debian-openmpi', 'Open MPI v4'), ('debian-openmpi', 'debian-mpich', 'MPICH 4'),
+    ('mpich', 'debian-openmpi', 'Open MPI v4')])
+def test_told_that_mpiexec_belongs_to_another_mpi(launcher, program, library, get_mpi):
+    path = get_mpi(program).build(PROGRAM)
+    done = get_mpi(launcher).launch(3, path, 'bcast', env=get_mpi(program).own_env)
+    assert done.out.count('ok told 0 of 1') == 3, done.explain()
+    assert len(lines(done)) == 1, done.explain()
+    assert lines(done)[0].startswith('sluice: these are 3 programs of one rank each: mpiexec belongs to '
+                                     f'another MPI than the program, which uses {library}'), done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
+def test_told_nothing_about_a_job_of_one_rank(name, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(1, mpi.build(PROGRAM), 'bcast')
+    assert done.status == 0 and not lines(done), done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'debian-openmpi'])
+def test_told_by_a_sanitizer_as_without_sluice(name, get_mpi):
+    mpi = get_mpi(name)
+    program = mpi.build(PROGRAM, ['-fsanitize=address'], name='told-asan')
+    env = {'ASAN_OPTIONS': 'detect_leaks=0', 'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1'}
+    done = mpi.launch(2, program, 'bcast', env=env)
+    assert done.status == 0 and done.out.count('ok told') == 2, done.explain()
+    done = mpi.launch(2, program, 'bcast', 'overflow', env=env)
+    assert done.status and 'heap-buffer-overflow' in done.err, done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_told_once_that_device_memory_is_left_alone(name, get_mpi):
+    mpi = get_mpi(name)
+    library = compile_once(PROGRAMS / 'libcuda.so', 'cc', ['-shared', '-fPIC'],
+                           [SOURCES / 'lib/area.c'])
+    done = mpi.launch(2, mpi.build(PROGRAM), 'device', library)
+    assert done.status == 0 and done.out.count('ok told') == 2, done.explain()
+    assert len(lines(done)) == 1 and re.search('device memory .* left alone', lines(done)[0]), done.explain()
+
+
+# ---- SLUICE_STATS=- -----------------------------------------------------------------------------------
+
+def table(done):
+    """The counters: {name: (sum, least, most)}"""
+    rows = re.findall(r'^  (\w+) +(\d+) +(\d+) +(\d+)  \w', done.err, re.M)
+    return {name: tuple(map(int, numbers)) for name, *numbers in rows}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-openmpi'])
+def test_told_one_table_of_counters_without_zeros(name, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(3, mpi.build(PROGRAM), 'bcast', env={'SLUICE_STATS': '-'})
+    assert done.status == 0 and len(lines(done)) == 1, done.explain()
+    assert lines(done)[0].startswith('sluice: counters of 3 ranks on '), done.explain()
+    assert table(done)['bcast_admitted'] == (24, 8, 8), done.explain()
+    assert all(least <= most <= total and total for total, least, most in table(done).values())
+
+
+@pytest.mark.parametrize('how', ['abort', 'kill', 'exit'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_told_counters_when_a_rank_ends_early(name, how, get_mpi, tmp_path):
+    mpi = get_mpi(name)
+    done = mpi.launch(2, mpi.build(PROGRAM), 'ends', how, env={'SLUICE_STATS': '-', 'TMPDIR': str(tmp_path)})
+    assert done.status and not done.leftovers, done.explain()
+    counted = [line for line in lines(done) if 'counters' in line]
+    assert len(counted) <= 1, done.explain() # a killed launcher does not wait for the table
+    for _ in range(200):
+        if not list(tmp_path.glob('sluice-stats*')):
+            break
+        time.sleep(0.1)
+    assert not list(tmp_path.glob('sluice-stats*'))
+
+
+def test_told_counters_by_each_rank_where_no_folder_can_be_made(get_mpi):
+    mpi = get_mpi('mpich')
+    done = mpi.launch(2, mpi.build(PROGRAM), 'bcast', env={'SLUICE_STATS': '-', 'TMPDIR': '/proc'})
+    assert sorted(lines(done)) == [f'sluice: rank {rank}: counters' for rank in range(2)], done.explain()
+    assert not re.search(r'^  \w+ +0 ', done.err, re.M)

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trials: which executor a class of calls gets, and what the trials themselves cost. */
+#include "policy/policy.h"
+#include "unit.h"
+
+static bool is_of_sluice(uint32_t call) { return __builtin_parity(call); }
+
+static struct policy_trial_result result_of(uint64_t host_ns, uint64_t sluice_ns)
+{
+	struct policy_trial_result r = { .is_valid = true };
+
+	for (uint32_t i = 0; i < POLICY_TRIAL_CALLS; i++) {
+		r.cost_ns[i] = is_of_sluice(i) ? sluice_ns : host_ns;
+		r.bytes[i] = 1 << 20;
+	}
+	return r;
+}
+
+static void run_trial(struct policy_trial *t, const struct policy_trial_result *r)
+{
+	policy_trial_begin(t);
+	for (t->calls = 0; t->calls < POLICY_TRIAL_CALLS; t->calls++)
+		policy_trial_next(t);
+	CHECK_EQ(policy_trial_next(t), TRIAL_JUDGE);
+	policy_trial_judge(t, r);
+}
+
+static uint32_t calls_until_due(struct policy_trial *t)
+{
+	uint32_t n = 0;
+
+	while (policy_trial_next(t) != TRIAL_DUE)
+		n++;
+	return n;
+}
+
+UNIT_TEST(a_trial_takes_both_ways_in_turn)
+{
+	struct policy_trial t = { 0 };
+	char order[POLICY_TRIAL_CALLS + 1] = "";
+
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
+	policy_trial_begin(&t);
+	for (; t.calls < POLICY_TRIAL_CALLS; t.calls++)
+		order[t.calls] = policy_trial_next(&t) == TRIAL_SLUICE ? 'S' : 'H';
+	CHECK_STR(order, "HSSHSHHS");
+	CHECK_EQ(policy_trial_next(&t), TRIAL_JUDGE);
+}
+
+UNIT_TEST(the_faster_executor_gets_the_calls)
+{
+	static const struct {
+		uint64_t host_ns, sluice_ns;
+		bool is_for_sluice;
+	} cases[] = {
+		{ 1000, 500, true },	 { 500, 1000, false },	  { 1000, 960, true },
+		{ 1000, 980, false }, /* too little to leave the host MPI */
+		{ 1000, 1000, false }, { 0, 0, false },	  { UINT64_MAX / 16, 1, true },
+	};
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		struct policy_trial_result r = result_of(cases[i].host_ns, cases[i].sluice_ns);
+		struct policy_trial t = { 0 };
+
+		run_trial(&t, &r);
+		CHECK_EQ(t.is_for_sluice, cases[i].is_for_sluice);
+		CHECK_EQ(policy_trial_next(&t),
+			 cases[i].is_for_sluice ? TRIAL_USE_SLUICE : TRIAL_USE_HOST);
+		CHECK_EQ(policy_trial_passes(&t), !cases[i].is_for_sluice);
+	}
+}
+
+UNIT_TEST(a_decision_needs_a_clear_gain_to_change)
+{
+	struct policy_trial_result faster = result_of(1000, 900), close = result_of(980, 1000),
+				   slower = result_of(900, 1000);
+	struct policy_trial t = { 0 };
+
+	run_trial(&t, &faster);
+	run_trial(&t, &close);
+	CHECK(t.is_for_sluice);
+	run_trial(&t, &slower);
+	CHECK(!t.is_for_sluice);
+}
+
+UNIT_TEST(single_late_calls_do_not_decide)
+{
+	struct policy_trial_result r = result_of(1000, 900);
+	struct policy_trial t = { 0 };
+
+	r.cost_ns[1] = r.cost_ns[4] = 1000000; /* of Sluice's calls */
+	run_trial(&t, &r);
+	CHECK(t.is_for_sluice);
+}
+
+/* A program that alternates between a short and a long message, of one size class. */
+UNIT_TEST(costs_are_compared_per_byte)
+{
+	struct policy_trial_result r = result_of(1000, 1200);
+	struct policy_trial t = { 0 };
+
+	for (uint32_t i = 0; i < POLICY_TRIAL_CALLS; i += 2) {
+		r.cost_ns[i] /= 2;
+		r.bytes[i] /= 2;
+	}
+	run_trial(&t, &r);
+	CHECK(!t.is_for_sluice);
+	CHECK_EQ(policy_trial_us(&t, BY_HOST, 1 << 30), 1024);
+	CHECK_EQ(policy_trial_us(&t, BY_SLUICE, 1 << 20), 1);
+}
+
+UNIT_TEST(short_and_long_exchanges_are_not_compared)
+{
+	struct policy_trial_result r = result_of(1000, 500);
+	struct policy_trial t = { 0 };
+
+	r.bytes[3] = 100;
+	run_trial(&t, &r);
+	CHECK(!t.is_for_sluice);
+}
+
+UNIT_TEST(trials_become_rare_while_they_agree)
+{
+	struct policy_trial_result host = result_of(500, 1000), sluice = result_of(1000, 500);
+	struct policy_trial t = { 0 };
+	uint32_t last = 0, n = 0;
+
+	for (int i = 0; i < 5; i++) {
+		run_trial(&t, &host);
+		n = calls_until_due(&t);
+		CHECK(i == 0 || n == last * 8 || n == 65536);
+		last = n;
+	}
+	CHECK_EQ(last, 65536);
+	run_trial(&t, &sluice);
+	CHECK_EQ(calls_until_due(&t), 128);
+}
+
+UNIT_TEST(sluice_loses_for_good_only_in_mapped_memory)
+{
+	struct policy_trial_result r = result_of(500, 1000);
+	struct policy_trial t = { 0 };
+
+	r.unmapped = 1;
+	run_trial(&t, &r);
+	CHECK(t.needs_reuse && !t.is_for_sluice);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE); /* as soon as buffers are reused */
+	r.unmapped = 0;
+	run_trial(&t, &r);
+	CHECK(!t.needs_reuse);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_USE_HOST);
+}
+
+UNIT_TEST(without_a_common_clock_the_figures_decide)
+{
+	struct policy_trial_result r = result_of(500, 1000);
+	struct policy_trial t = { 0 };
+
+	r.is_valid = false;
+	run_trial(&t, &r);
+	CHECK(t.is_for_sluice);
+}
+
+/* The extra time of `calls` calls, in thousandths of the time of the better way. */
+static uint64_t regret(uint32_t calls, uint64_t host_ns, uint64_t sluice_ns)
+{
+	struct policy_trial_result r = result_of(host_ns, sluice_ns);
+	uint64_t best = base_min_u64(host_ns, sluice_ns), sum = 0;
+	struct policy_trial t = { 0 };
+
+	for (uint32_t i = 0; i < calls;) {
+		enum policy_trial_step step = policy_trial_next(&t);
+
+		if (step == TRIAL_DUE) {
+			policy_trial_begin(&t);
+		} else if (step == TRIAL_JUDGE) {
+			policy_trial_judge(&t, &r);
+		} else {
+			t.calls += step == TRIAL_HOST || step == TRIAL_SLUICE;
+			sum += step == TRIAL_HOST || step == TRIAL_USE_HOST ? host_ns : sluice_ns;
+			i++;
+		}
+	}
+	return (sum - best * calls) * 1000 / (best * calls);
+}
+
+UNIT_TEST(trials_cost_less_than_a_hundredth)
+{
+	CHECK(regret(1000, 1000, 2000) < 10);
+	CHECK(regret(1000, 2000, 1000) < 10);
+	CHECK(regret(1000, 1000, 1010) < 1);
+	CHECK(regret(100000, 1000, 2000) < 1);
+	CHECK(regret(100000, 3000, 1000) < 1);
+}
+
+/* ---- cost of a call ---------------------------------------------------------------------- */
+
+UNIT_TEST(waiting_for_a_late_partner_is_no_cost)
+{
+	const struct policy_trial_call early = { .begin_ns = 1000, .end_ns = 9000 };
+
+	CHECK_EQ(policy_trial_cost(COLL_ALLTOALL, false, &early, 8000, 0), 1000);
+	CHECK_EQ(policy_trial_cost(COLL_ALLREDUCE, false, &early, 8000, 0), 1000);
+	CHECK_EQ(policy_trial_cost(COLL_BCAST, false, &early, 8000, 6000), 3000);
+	CHECK_EQ(policy_trial_cost(COLL_SCATTERV, false, &early, 8000, 6000), 3000);
+	CHECK_EQ(policy_trial_cost(COLL_GATHER, true, &early, 8000, 1000), 1000);
+	CHECK_EQ(policy_trial_cost(COLL_SCAN, false, &early, 10000, 0), 0);
+}
+
+UNIT_TEST(waiting_without_need_is_a_cost)
+{
+	const struct policy_trial_call call = { .begin_ns = 1000, .end_ns = 9000 };
+
+	/* the root of a broadcast could go, and so could the ranks that send to a root */
+	CHECK_EQ(policy_trial_cost(COLL_BCAST, true, &call, 8000, 1000), 8000);
+	CHECK_EQ(policy_trial_cost(COLL_REDUCE, false, &call, 8000, 7000), 8000);
+	CHECK_EQ(policy_trial_cost(COLL_GATHERV, false, &call, 8000, 7000), 8000);
+}
+
+UNIT_TEST(a_rank_that_leaves_before_the_last_comes_has_another_clock)
+{
+	const struct policy_trial_call call = { .begin_ns = 1000, .end_ns = 2000 };
+
+	CHECK(!policy_trial_has_clock(COLL_ALLREDUCE, &call, 2001, 0));
+	CHECK(policy_trial_has_clock(COLL_ALLREDUCE, &call, 2000, 0));
+	CHECK(!policy_trial_has_clock(COLL_BCAST, &call, 5000, 2001));
+	CHECK(policy_trial_has_clock(COLL_BCAST, &call, 5000, 1500));
+	/* these may */
+	CHECK(policy_trial_has_clock(COLL_GATHER, &call, 5000, 5000));
+	CHECK(policy_trial_has_clock(COLL_EXSCAN, &call, 5000, 0));
+	CHECK(policy_trial_has_clock(COLL_ALLTOALLV, &call, 5000, 0));
+}
