@@ -76,10 +76,10 @@ uint64_t args_own_bytes(const struct coll_args *args)
 }
 
 /* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
- * addresses. */
+ * addresses; elements without bytes need none, whatever bounds the host MPI gives them. */
 static bool is_address(const void *at, const struct types_shape *shape)
 {
-	return at != abi.in_place && (at || shape->true_lb);
+	return at != abi.in_place && (at || shape->true_lb || !shape->size);
 }
 
 /* Tries the collective with a few bytes, one buffer for both sides, on the scratch communicator.
