@@ -321,7 +321,7 @@ bool coll_execute(struct coll_args *args, int *rc)
 	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
-	if (gate->is_measured && coll_is_local(args->kind) && 
+	if (gate->is_measured && coll_is_local(args->kind) &&
 	    coll_exchange_passes(args, rc)) {
 		trace_rejected(TRACE_WHY_EXCHANGE);
 		return *rc;
