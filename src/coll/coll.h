@@ -101,6 +101,8 @@ enum coll_buffer { COLL_SEND, COLL_RECV, COLL_BUFFERS };
 
 /* ---- one rank's call --------------------------------------------------------------------- */
 
+struct layout; /* layout/layout.h */
+
 /* Bytes of a buffer that one partner gets or gives; 0 bytes: no transfer. */
 struct coll_part {
 	uint64_t off, bytes; /* off: in the buffer, or in its packed form */
@@ -109,12 +111,16 @@ struct coll_part {
 /*
  * A buffer of the program: `bytes` of packed data, at addr when contiguous. Otherwise mpi/
  * converts: pack() writes bytes [off, off+len) of the packed form to out, unpack() is its inverse.
- * Both return 0 or -errno.
+ * Both return 0 or -errno. A buffer with gaps may have a layout for each part besides.
  */
 struct coll_buf {
 	void *addr;
 	uint64_t bytes;
 	bool is_shared; /* the bytes between the parts may change meanwhile */
+	/* by part: where its bytes lie, from the first page of the hull on; NULL: unknown */
+	const struct layout *layouts;
+	void *hull; /* memory that holds all parts and their gaps */
+	uint64_t hull_bytes;
 	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
 	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
 	void *ctx;
