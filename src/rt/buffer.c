@@ -122,6 +122,53 @@ int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_by
 	return open_copy(b, copy_bytes);
 }
 
+static bool is_mapped_whole(const struct region_desc *d)
+{
+	return d->flags & REGION_DESC_MAPPED && !d->head && !d->tail;
+}
+
+/* Describes the pages of the hull; adopts nothing. The layout does not tell which packed bytes lie
+ * outside the mapped pages, so all of them have to be mapped. */
+static bool find_pages(struct buffer *b, const struct coll_buf *buf)
+{
+	uintptr_t start = base_round_down((uintptr_t)buf->hull, OS_PAGE),
+		  end = base_round_up((uintptr_t)buf->hull + buf->hull_bytes, OS_PAGE);
+
+	region_describe((void *)start, end - start, REGION_LOOKUP, &b->desc);
+	b->is_typed = is_mapped_whole(&b->desc);
+	b->addr = (char *)start;
+	if (!b->is_typed)
+		region_release(&b->desc);
+	return b->is_typed;
+}
+
+/* Counts a use of a hull whose pages are not mapped. Returns: whether they are now. */
+static bool adopt_hull(const struct coll_buf *buf)
+{
+	struct region_desc d;
+	bool is_mapped;
+
+	region_describe(buf->hull, buf->hull_bytes,
+			policy_intent(base_opt.region_kind, buf->is_shared), &d);
+	is_mapped = is_mapped_whole(&d);
+	region_release(&d);
+	return is_mapped;
+}
+
+int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
+		      enum buffer_memory memory)
+{
+	const struct coll_buf *buf = &side->buf;
+
+	*b = (struct buffer){ .side = side };
+	if (side->count && buf->bytes && buf->layouts && memory != BUFFER_COPY &&
+	    (find_pages(b, buf) || (adopt_hull(buf) && find_pages(b, buf)))) {
+		base_count(BASE_CTR_TYPED, 1);
+		return 0;
+	}
+	return buffer_open(b, side, copy_bytes, memory);
+}
+
 /* Returns: whether the communicator has taken the copy. */
 static bool keep_until_destroyed(struct rt_comm *c, const struct region_extent *copy)
 {
@@ -173,7 +220,10 @@ void buffer_cut(const struct buffer *b, uint64_t at, uint64_t n, struct coll_par
 		const struct coll_part *p = &b->side->parts[i];
 		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
 
-		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed : p->off + at, bytes };
+		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed
+					     : b->is_typed     ? at
+							       : p->off + at,
+					     bytes };
 		packed += bytes;
 	}
 }

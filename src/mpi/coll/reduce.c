@@ -114,7 +114,8 @@ bool reduce_check(struct coll_op *t)
 		return false;
 	t->reduce = (struct reduce_args){ .op = t->args.op, .type = t->args.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
-	if (!shape->in_order || shape->extent != shape->size)
+	/* the operation of the program finds an element at its address plus true_lb */
+	if (!shape->in_order || shape->extent != shape->size || shape->true_lb)
 		return trace_rejected("the reduction's elements have gaps");
 	if (!is_computable(t))
 		return false;
