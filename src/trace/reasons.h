@@ -29,7 +29,7 @@
 #define TRACE_WHY_UNPAID                                                                           \
 	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"
 #define TRACE_WHY_EXCHANGE                                                                         \
-	"ranks do not know each other's sizes, and trials (SLUICE_DECIDE) are for the host MPI so far"
+	"ranks do not know each other's sizes, and no trial (SLUICE_DECIDE) was for Sluice"
 #define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"
 #define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
 #define TRACE_WHY_NOT_SERVED                                                                       \
