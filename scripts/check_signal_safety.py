@@ -35,7 +35,7 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
-           'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
+           'engine/sw', 'engine/fault', 'goal', 'layout', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
 # Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has

@@ -287,6 +287,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
 	X(ENGINE_RETIRED, "engine_retired", "channels retired as broken")                          \
 	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")              \
+	X(TYPED, "typed", "buffers with gaps that peers copied from or to without packing")        \
 	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")           \
 	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")             \
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \

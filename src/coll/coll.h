@@ -87,6 +87,12 @@ static inline bool coll_is_reduce(enum coll kind)
 	return kind >= COLL_REDUCE && kind <= COLL_EXSCAN;
 }
 
+/* Does each rank get the combination of the ranks up to itself? */
+static inline bool coll_is_prefix(enum coll kind)
+{
+	return kind == COLL_SCAN || kind == COLL_EXSCAN;
+}
+
 /*
  * The buffers of a rank. A single buffer, as in a broadcast or an allgather in place, is COLL_SEND
  * on every rank.
@@ -94,6 +100,8 @@ static inline bool coll_is_reduce(enum coll kind)
 enum coll_buffer { COLL_SEND, COLL_RECV, COLL_BUFFERS };
 
 /* ---- one rank's call --------------------------------------------------------------------- */
+
+struct layout; /* layout/layout.h */
 
 /* Bytes of a buffer that one partner gets or gives; 0 bytes: no transfer. */
 struct coll_part {
@@ -103,12 +111,16 @@ struct coll_part {
 /*
  * A buffer of the program: `bytes` of packed data, at addr when contiguous. Otherwise mpi/
  * converts: pack() writes bytes [off, off+len) of the packed form to out, unpack() is its inverse.
- * Both return 0 or -errno.
+ * Both return 0 or -errno. A buffer with gaps may have a layout for each part besides.
  */
 struct coll_buf {
 	void *addr;
 	uint64_t bytes;
 	bool is_shared; /* the bytes between the parts may change meanwhile */
+	/* by part: where its bytes lie, from the first page of the hull on; NULL: unknown */
+	const struct layout *layouts;
+	void *hull; /* memory that holds all parts and their gaps */
+	uint64_t hull_bytes;
 	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
 	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
 	void *ctx;
@@ -125,6 +137,31 @@ struct coll_side {
 		*parts; /* by rank or by neighbour; one when all partners get or give the same */
 	int count;      /* 0: this rank has no such side */
 };
+
+/*
+ * The order in which the values of the ranks are combined, except in prefix reductions: that of
+ * recursive doubling, which most host MPIs have for most sizes of MPI_Allreduce. With q the largest
+ * power of two up to the number of ranks, the first ranks are combined in pairs until q values
+ * remain, and these as a balanced tree:
+ *
+ *   4 ranks  (0 1) (2 3)        5 ranks  ((0 1) 2) (3 4)        7 ranks  ((0 1) (2 3)) ((4 5) 6)
+ *
+ * A stack evaluates the order: push each rank, then combine the two topmost values as often as
+ * coll_combines_after() says. The stack is at most coll_combine_depth() high.
+ */
+static inline uint32_t coll_combines_after(uint32_t ranks, uint32_t rank)
+{
+	uint32_t power = 1u << (31 - __builtin_clz(ranks)), paired = 2 * (ranks - power);
+
+	if (rank >= paired)
+		return (uint32_t)__builtin_ctz(~(rank - paired / 2));
+	return rank % 2 ? 1 + (uint32_t)__builtin_ctz(~(rank / 2)) : 0;
+}
+
+static inline uint32_t coll_combine_depth(uint32_t ranks)
+{
+	return 32 - (uint32_t)__builtin_clz(ranks);
+}
 
 /* The operation that combines elements. */
 struct coll_reduce {

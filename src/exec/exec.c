@@ -32,9 +32,12 @@ static uint64_t out_edges_off(int ranks)
 			     BASE_CACHE_LINE);
 }
 
+static uint64_t layouts_off(int ranks) { return out_edges_off(ranks) + 2 * XFER_EDGE_BYTES; }
+
 static uint64_t slot_bytes(int ranks)
 {
-	return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, OS_PAGE);
+	return base_round_up(layouts_off(ranks) + layouts_max(ranks) * sizeof(struct layout),
+			     OS_PAGE);
 }
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
@@ -57,6 +60,7 @@ int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, str
 	e->xfers_off = xfers_off(e->size);
 	e->starts_off = starts_off(e->size);
 	e->out_edges_off = out_edges_off(e->size);
+	e->layouts_off = layouts_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
 	e->op_cap = ops_max(e->size);
 	e->recv_cap = recvs_max(e->size);
@@ -85,7 +89,7 @@ void exec_destroy(struct exec_comm *e)
 		free(r);
 	}
 	free(e->help);
-	free(e->room.piece[0]);
+	free(e->room.at);
 	free(e);
 }
 

@@ -87,6 +87,11 @@ struct exec_shape {
 	enum coll kind;
 	int root;
 	const struct coll_part *send, *recv;
+	/*
+	 * by part; NULL: no part has gaps. Else a part is bytes [off, off + bytes) of the packed
+	 * form of its layout, and the buffer is mapped as a whole
+	 */
+	const struct layout *send_layouts, *recv_layouts;
 	bool in_place;
 	/*
 	 * neighbours, in the order of their parts; negative: none. The k-th send to a rank matches

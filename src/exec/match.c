@@ -70,6 +70,20 @@ char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 	return (char *)s + e->out_edges_off;
 }
 
+struct layout *slot_layouts(const struct exec_comm *e, struct exec_slot *s)
+{
+	return (struct layout *)((char *)s + e->layouts_off);
+}
+
+struct layout slot_layout(const struct exec_comm *e, struct exec_slot *s, uint32_t index)
+{
+	if (!index)
+		return (struct layout){ 0 };
+	if (index > layouts_max(e->size))
+		return layout_block(-1, 1);
+	return slot_layouts(e, s)[index - 1];
+}
+
 char *ring_of(const struct exec_comm *e, int rank)
 {
 	return area_of(e, rank) + e->ring_off;
@@ -136,9 +150,11 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	v->x = slot_xfer(e, ds, recv_number(ds, recv));
 	v->tag = op;
 	v->group = e->group;
-	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src, .edges = ss->edges };
+	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src, .edges = ss->edges,
+				    .layout = slot_layout(e, ss, send->layout) };
 	v->dst = (struct xfer_end){ ds->desc[recv->buf], recv->off, dst,
-				    .edges = ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
+				    .edges = ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL,
+				    .layout = slot_layout(e, ds, recv->layout) };
 	/*
 	 * A late sender or helper may read a slot while its owner rewrites it, so the data read
 	 * counts only if both slots still belong to this collective. Mapping and claiming are safe
@@ -147,7 +163,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	 */
 	if (!slot_is_still(ss, op) || !slot_is_still(ds, op))
 		return -EAGAIN;
-	if (send_bytes != recv_bytes)
+	if (send_bytes != recv_bytes || !xfer_end_is_valid(&v->src, send_bytes) ||
+	    !xfer_end_is_valid(&v->dst, send_bytes))
 		return -EREMOTEIO;
 	xfer_plan(&v->src, &v->dst, send_bytes, &reach, &v->plan);
 	xfer_view_init(v, mode);
@@ -199,10 +216,13 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 	v->tag = op;
 	v->group = e->group;
 	v->src = (struct xfer_end){ s->desc[copy->src_buf], copy->src_off, rank,
-				    .edges = s->is_nonblocking ? s->edges : NULL };
+				    .edges = s->is_nonblocking ? s->edges : NULL,
+				    .layout = slot_layout(e, s, copy->src_layout) };
 	v->dst = (struct xfer_end){ s->desc[copy->buf], copy->off, rank,
-				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
+				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL,
+				    .layout = slot_layout(e, s, copy->layout) };
 	if (!(v->src.desc.flags & v->dst.desc.flags & REGION_DESC_MAPPED) ||
+	    !xfer_end_is_valid(&v->src, copy->bytes) || !xfer_end_is_valid(&v->dst, copy->bytes) ||
 	    !is_first_copy(s, copy))
 		return -EINVAL;
 	xfer_plan(&v->src, &v->dst, copy->bytes, &(struct xfer_reach){ 0 }, &v->plan);

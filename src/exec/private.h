@@ -12,6 +12,8 @@ struct slot_op {
 	uint8_t type, buf; /* buf: the one sent from, received into, or copied to */
 	uint8_t src_buf;   /* copy */
 	uint8_t unused;
+	/* layouts of the slot, from 1; 0: without gaps. src_layout: copy */
+	uint32_t layout, src_layout;
 	uint32_t peer;
 	uint32_t tag;   /* a send matches the receive of its peer with the same tag */
 	uint32_t match; /* send: index of that receive among the peer's operations, a hint */
@@ -43,7 +45,8 @@ struct exec_slot {
 	/*
 	 * Behind it, at offsets that all ranks know: the operations and the transfers (one per
 	 * receive, the last for a copy), or a reduction's starts and the edges of this rank's
-	 * result.
+	 * result. Last, layouts of the operations whose bytes have gaps; other calls never touch
+	 * their pages.
 	 */
 };
 
@@ -107,7 +110,8 @@ struct exec_comm {
 	uint32_t group_id; /* for the trace */
 	uint64_t op;           /* number of the last collective begun, from 1 */
 	char *area; /* of rank 0; the others' follow, area_bytes apart */
-	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, ring_off;
+	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, layouts_off,
+		ring_off;
 	uint32_t op_cap, recv_cap, slots;
 	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not freed */
 	struct exec_run *free_runs;
@@ -127,6 +131,9 @@ struct exec_comm {
 static inline uint32_t ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
 static inline uint32_t recvs_max(int ranks) { return (uint32_t)ranks + 16; }
 
+/* Most layouts of a rank: one of each operation, and one more of each copy. */
+static inline uint32_t layouts_max(int ranks) { return ops_max(ranks) + recvs_max(ranks); }
+
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);
 bool slot_is_published(const struct exec_slot *s, uint64_t op);
 /* Is the slot still that of the collective? Otherwise data read from it before does not count. */
@@ -143,22 +150,29 @@ char *ring_of(const struct exec_comm *e, int rank);
 /* Edge buffer for this rank's result: 2 * XFER_EDGE_BYTES. */
 char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
 
+struct layout *slot_layouts(const struct exec_comm *e, struct exec_slot *s);
+/* Copies layout `index` of a slot operation; one that no slot can hold becomes one that fits no
+ * buffer. 0: no block. */
+struct layout slot_layout(const struct exec_comm *e, struct exec_slot *s, uint32_t index);
+
 static inline const struct slot_op *run_op(const struct exec_run *r, uint32_t i)
 {
 	return &slot_ops(r->slot)[i];
 }
 
 /*
- * build.c: write the rank's operations into its slot, which no other rank reads meanwhile.
+ * build.c: write the rank's operations into its slot, which no other rank reads meanwhile, and
+ * their layouts to layouts[].
  * Returns: do other ranks read COLL_SEND, and so its bytes outside the pages?
  */
-bool slot_build(struct exec_slot *s, const struct exec_shape *shape, int rank, int ranks);
+bool slot_build(struct exec_slot *s, struct layout *layouts, const struct exec_shape *shape,
+		int rank, int ranks);
 
 /*
  * match.c: fill `v` for the transfer of collective `op` between a published send and a published
  * receive.
  * Returns: 0; -EAGAIN: one end has left the collective, or cannot start yet; -EREMOTEIO: the ends
- * disagree about the size. After an error `v` is undefined.
+ * disagree about the size, or a layout exceeds its buffer. After an error `v` is undefined.
  */
 int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *send, int dst,
 	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v);

@@ -88,11 +88,11 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 
 	if (e->room.bytes >= bytes)
 		return 0;
-	p = aligned_alloc(BASE_CACHE_LINE, 3 * bytes);
+	p = aligned_alloc(BASE_CACHE_LINE, reduce_pieces((uint32_t)e->size) * bytes);
 	if (!p)
 		return -ENOMEM;
-	free(e->room.piece[0]);
-	e->room = (struct reduce_room){ { p, p + bytes, p + 2 * bytes }, bytes };
+	free(e->room.at);
+	e->room = (struct reduce_room){ p, bytes };
 	return 0;
 }
 

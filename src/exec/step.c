@@ -24,7 +24,8 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 static void copy_edge_buf(struct exec_run *r, const struct slot_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
-				     .edges = slot_edge_buf(r->comm, r->slot) };
+				     .edges = slot_edge_buf(r->comm, r->slot),
+				     .layout = slot_layout(r->comm, r->slot, op->layout) };
 
 	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
@@ -57,9 +58,22 @@ static bool is_worth_sharing(const struct exec_run *r, const struct slot_op *cop
 	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
 
+static void copy_typed(struct exec_run *r, const struct slot_op *op, enum base_copy_kernel kernel)
+{
+	struct layout_end to, from;
+	struct layout dst = slot_layout(r->comm, r->slot, op->layout),
+		      src = slot_layout(r->comm, r->slot, op->src_layout);
+
+	to = (struct layout_end){ r->call.user[op->buf], op->layout ? &dst : NULL, op->off };
+	from = (struct layout_end){ r->call.user[op->src_buf], op->src_layout ? &src : NULL,
+				    op->src_off };
+	layout_copy(&to, &from, op->bytes, kernel);
+}
+
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
 	const struct slot_op *op = run_op(r, i);
+	enum base_copy_kernel kernel;
 	uint64_t since;
 
 	if (r->ops[i].state == EXEC_MATCHED)
@@ -70,8 +84,12 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 		return 1;
 	}
 	since = trace_transfer_begin(op->bytes);
-	os_copy(local_address(r, op->buf, op->off), local_address(r, op->src_buf, op->src_off),
-		  op->bytes, os_copy_pick(op->bytes, op->bytes));
+	kernel = os_copy_pick(op->bytes, op->bytes);
+	if (op->layout || op->src_layout)
+		copy_typed(r, op, kernel);
+	else
+		os_copy(local_address(r, op->buf, op->off),
+			local_address(r, op->src_buf, op->src_off), op->bytes, kernel);
 	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = r->comm->group_id,
 		     .src = r->comm->rank, .dst = r->comm->rank, .by = r->comm->rank,
 		     .mover = TRACE_CPU);

@@ -80,20 +80,22 @@ void mailbox_end(struct mailbox *b, uint64_t n);
 /* ---- receiving messages ------------------------------------------------------------------- */
 
 /*
- * The operation that combines messages element by element, always in the order of ranks, ((m0 op
- * m1) op m2) ..., so that each rank gets the same bits. combine(): inout = in op inout, for `bytes`
- * of elements; both are 16-byte aligned.
+ * The operation that combines messages element by element, in the order of
+ * coll_combines_after(), or ((m0 op m1) op m2) ... for a prefix reduction, so that each rank gets
+ * the same bits. combine(): inout = in op inout, for `bytes` of elements; both are 16-byte aligned.
  * Returns: 0 or -errno.
  */
 struct mailbox_reduce {
 	int (*combine)(void *ctx, const void *in, void *inout, uint32_t bytes);
 	void *ctx;
+	bool is_prefix;
 };
 
 /*
  * One rank's receive of a collective: bytes [at, at + bytes) of the messages of ranks [first, end).
  * mailbox_receive() stores rank r's bytes at `to` + (r - first) * stride, or combines all into `to`
- * (reduce), which must be 16-byte aligned then and is undefined until the end.
+ * (reduce). Then `to` is 16-byte aligned, has room for coll_combine_depth() of the number of
+ * messages, at least 2, partial results, one every `stride` bytes, and is undefined until the end.
  *
  *                    posts     reads
  *   barrier          all       all, no bytes
@@ -115,6 +117,7 @@ struct mailbox_read {
 	const struct coll_part *parts;
 	const struct mailbox_reduce *reduce;  /* may be NULL */
 	int skip; /* a rank that posts nothing, its part is in place; -1: none. Not with reduce */
+	uint32_t partial; /* reduce: number of partial results; initially 0 */
 	int next; /* initially `first`; all messages before it have been read */
 };
 

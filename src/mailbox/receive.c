@@ -4,16 +4,22 @@
 
 #include "mailbox/mailbox.h"
 
-/* to = to op message. combine() stores its result in its right operand. */
-static int reduce_in(const struct mailbox_reduce *f, char *to, const char *message, uint32_t bytes)
+/* Adds a message to the partial results, and combines those that have become neighbours. */
+static int reduce_in(struct mailbox_read *r, const char *message, uint32_t bytes)
 {
-	_Alignas(16) char right[MAILBOX_BYTES];
-	int ret;
+	const struct mailbox_reduce *f = r->reduce;
+	uint32_t combines = f->is_prefix ? r->partial :
+					   coll_combines_after((uint32_t)(r->end - r->first),
+							       (uint32_t)(r->next - r->first));
+	char *right = r->to + r->partial * r->stride;
+	int ret = 0;
 
 	memcpy(right, message, bytes);
-	ret = f->combine(f->ctx, to, right, bytes);
-	if (!ret)
-		memcpy(to, right, bytes);
+	for (; combines && !ret; combines--, right -= r->stride, r->partial--) {
+		ret = f->combine(f->ctx, right - r->stride, right, bytes);
+		memcpy(right - r->stride, right, bytes);
+	}
+	r->partial++;
 	return ret;
 }
 
@@ -21,15 +27,14 @@ static int read_one(struct mailbox_read *r, const char *message, uint32_t messag
 {
 	uint64_t bytes = r->parts ? r->parts[r->next].bytes : r->bytes;
 	uint64_t off = r->parts ? r->parts[r->next].off :
-		       r->reduce	? 0 :
 				  (uint64_t)(r->next - r->first) * r->stride;
 
 	if (r->at > message_bytes || bytes > message_bytes - r->at)
 		return -EREMOTEIO;
 	if (!bytes)
 		return 0;
-	if (r->reduce && r->next > r->first)
-		return reduce_in(r->reduce, r->to, message + r->at, (uint32_t)bytes);
+	if (r->reduce)
+		return reduce_in(r, message + r->at, (uint32_t)bytes);
 	memcpy(r->to + off, message + r->at, bytes);
 	return 0;
 }

@@ -9,6 +9,9 @@ enum {
 	INTERLEAVE_FROM = 512 << 10,    /* total bytes */
 	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
+	/* bytes of a row */
+	ROW_NONTEMPORAL_FROM = 512,     /* shorter rows have too many half cache lines */
+	ROW_MOVSB_FROM = 4 << 10,       /* the start of a string instruction costs 30 cycles */
 };
 
 bool os_copy_has(enum base_copy_kernel kernel)
@@ -91,6 +94,47 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
 	case BASE_COPY_KERNELS:
 		memcpy(dst, src, bytes);
 		return;
+	}
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+/* The compiler makes moves of registers out of a copy of constant length. */
+#define COPY_ROWS_OF(length)                                                                       \
+	for (; rows; rows--, dst += dst_stride, src += src_stride)                                 \
+		__builtin_memcpy(dst, src, length)
+
+static void copy_short_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
+			    size_t bytes, uint64_t rows)
+{
+	switch (bytes) {
+	case 1: COPY_ROWS_OF(1); break;
+	case 2: COPY_ROWS_OF(2); break;
+	case 4: COPY_ROWS_OF(4); break;
+	case 8: COPY_ROWS_OF(8); break;
+	case 16: COPY_ROWS_OF(16); break;
+	case 24: COPY_ROWS_OF(24); break;
+	case 32: COPY_ROWS_OF(32); break;
+	case 64: COPY_ROWS_OF(64); break;
+	default: COPY_ROWS_OF(bytes);
+	}
+}
+
+void os_copy_rows(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, size_t bytes,
+		  uint64_t rows, enum base_copy_kernel kernel)
+{
+	char *to = dst;
+	const char *from = src;
+
+	if (rows == 1 && bytes >= ROW_MOVSB_FROM) {
+		os_copy(to, from, bytes, kernel);
+	} else if (kernel == BASE_COPY_NONTEMPORAL && bytes >= ROW_NONTEMPORAL_FROM) {
+		os_arch_copy_rows_nontemporal(to, dst_stride, from, src_stride, bytes, rows);
+	} else if (kernel == BASE_COPY_MOVSB && bytes >= ROW_MOVSB_FROM) {
+		for (; rows; rows--, to += dst_stride, from += src_stride)
+			os_arch_copy_movsb(to, from, bytes);
+	} else {
+		copy_short_rows(to, dst_stride, from, src_stride, bytes, rows);
 	}
 }
 

@@ -120,12 +120,9 @@ void os_arch_copy_interleaved(void *dst, const void *src, size_t bytes)
 	memcpy(to, from, bytes);
 }
 
-void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
+static void copy_stream(stream_block *stream, char *to, const char *from, size_t bytes)
 {
-	stream_block *stream = stream_pick();
-	size_t head = head_bytes(dst, bytes), rest;
-	char *to = dst;
-	const char *from = src;
+	size_t head = head_bytes(to, bytes), rest;
 
 	memcpy(to, from, head);
 	for (to += head, from += head, bytes -= head; bytes >= NT_PAGES * PAGE;
@@ -134,6 +131,21 @@ void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
 	rest = base_round_down(bytes, 2 * LINE);
 	stream(to, from, 1, rest);
 	memcpy(to + rest, from + rest, bytes - rest);
-	/* Streaming stores are not ordered with later stores, not even with a releasing one. */
+}
+
+/* Streaming stores are not ordered with later stores, not even with a releasing one. */
+void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
+{
+	copy_stream(stream_pick(), dst, src, bytes);
+	_mm_sfence();
+}
+
+void os_arch_copy_rows_nontemporal(char *dst, int64_t dst_stride, const char *src,
+				   int64_t src_stride, size_t bytes, uint64_t rows)
+{
+	stream_block *stream = stream_pick();
+
+	for (; rows; rows--, dst += dst_stride, src += src_stride)
+		copy_stream(stream, dst, src, bytes);
 	_mm_sfence();
 }

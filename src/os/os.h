@@ -165,6 +165,11 @@ bool os_is_device_memory(const void *addr, uint64_t bytes);
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers
  * must not overlap. A later releasing store orders all stores, the non-temporal ones too. */
 void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
+/* Copies `rows` rows of `bytes` bytes; strides: from the begin of a row to the next, in bytes. The
+ * kernel is that of the whole transfer: short rows are copied in the way that suits their length.
+ * Ordered as os_copy(). */
+void os_copy_rows(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, size_t bytes,
+		  uint64_t rows, enum base_copy_kernel kernel);
 /*
  * Returns: the kernel for one fragment of a transfer of total_bytes (over all destinations), never
  * AUTO. Follows the measurements in doc/adr/0005-copy-kernels.md, SLUICE_XFER_COPY and

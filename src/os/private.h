@@ -29,6 +29,9 @@ bool os_arch_prefers_movsb(void);
 void os_arch_copy_movsb(void *dst, const void *src, size_t bytes);
 void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes);
 void os_arch_copy_interleaved(void *dst, const void *src, size_t bytes);
+/* Rows that are longer than a few cache lines. Fences its stores once. */
+void os_arch_copy_rows_nontemporal(char *dst, int64_t dst_stride, const char *src,
+				   int64_t src_stride, size_t bytes, uint64_t rows);
 
 /* ---- vma_scan.c: /proc/self/maps as text, for kernels without the ioctl ------------------ */
 

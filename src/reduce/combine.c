@@ -5,11 +5,13 @@
 #include "reduce/private.h"
 #include "goal/local.h"
 
+enum { REDUCE_PIECES_MAX = 32 };
+
 /* One chunk: elements [first, first + n). */
 struct chunk {
 	struct reduce_view *v;
 	uint64_t first, n, bytes;
-	char *acc, *other, *in;      /* work memory */
+	char *piece[REDUCE_PIECES_MAX]; /* work memory */
 	enum base_copy_kernel store; /* the kernel that stores results */
 };
 
@@ -144,49 +146,67 @@ static int own_op(const struct chunk *c, const void *in, void *inout)
 	return c->v->combine(c->v->combine_ctx, in, inout, c->n);
 }
 
-static void reduce(struct chunk *c)
+static void swap(char **a, char **b)
 {
-	uint32_t ranks = c->v->shape.ranks;
-	const char *sum = input(c, 0, c->acc);
+	char *p = *a;
 
-	for (uint32_t r = 1; r < ranks; r++) {
-		local(c, c->acc, sum, input(c, r, c->in));
-		sum = c->acc;
-	}
-	for (uint32_t r = 0; r < ranks; r++)
-		output(c, r, sum);
+	*a = *b;
+	*b = p;
 }
 
-/* Run an operation of the program: operands in the order of ranks, unless commutative. */
-static int reduce_own(struct chunk *c)
+/*
+ * Combine two values at places k and k + 1 of the stack: values[k] becomes piece[k]. The program's
+ * operation overwrites its right operand.
+ */
+static int combine_two(struct chunk *c, const char **values, uint32_t k)
 {
-	uint32_t ranks = c->v->shape.ranks;
-	bool down = !c->v->shape.is_commutative;
 	int ret = 0;
 
-	memcpy(c->acc, input(c, down ? ranks - 1 : 0, c->in), c->bytes);
-	for (uint32_t k = 1; k < ranks && !ret; k++)
-		ret = own_op(c, input(c, down ? ranks - 1 - k : k, c->in), c->acc);
-	for (uint32_t r = 0; r < ranks && !ret; r++)
-		output(c, r, c->acc);
+	if (!c->v->combine) {
+		local(c, c->piece[k], values[k], values[k + 1]);
+	} else {
+		if (values[k + 1] != c->piece[k + 1])
+			memcpy(c->piece[k + 1], values[k + 1], c->bytes);
+		ret = own_op(c, values[k], c->piece[k + 1]);
+		swap(&c->piece[k], &c->piece[k + 1]);
+	}
+	values[k] = c->piece[k];
 	return ret;
 }
 
-/* Combine rank r into acc; c->other becomes the previous acc. */
+/* piece[k] is the room of the value at place k of the stack. */
+static int reduce(struct chunk *c)
+{
+	const char *values[REDUCE_PIECES_MAX];
+	uint32_t ranks = c->v->shape.ranks, n = 0;
+	int ret = 0;
+
+	for (uint32_t r = 0; r < ranks; r++) {
+		values[n] = input(c, r, c->piece[n]);
+		n++;
+		for (uint32_t k = coll_combines_after(ranks, r); k && !ret; k--, n--)
+			ret = combine_two(c, values, n - 2);
+		if (ret)
+			return ret;
+	}
+	for (uint32_t r = 0; r < ranks; r++)
+		output(c, r, values[0]);
+	return 0;
+}
+
+/* Combine rank r into piece[0]; piece[1] becomes the previous piece[0]. */
 static int scan_one(struct chunk *c, uint32_t r)
 {
-	const char *in = input(c, r, c->in);
-	char *next = c->other;
+	const char *in = input(c, r, c->piece[2]);
 	int ret = 0;
 
 	if (c->v->combine) {
-		memcpy(next, in, c->bytes);
-		ret = own_op(c, c->acc, next);
+		memcpy(c->piece[1], in, c->bytes);
+		ret = own_op(c, c->piece[0], c->piece[1]);
 	} else {
-		local(c, next, c->acc, in);
+		local(c, c->piece[1], c->piece[0], in);
 	}
-	c->other = c->acc;
-	c->acc = next;
+	swap(&c->piece[0], &c->piece[1]);
 	return ret;
 }
 
@@ -196,25 +216,29 @@ static int scan(struct chunk *c)
 	bool is_exclusive = c->v->shape.kind == COLL_EXSCAN;
 	int ret = 0;
 
-	memcpy(c->acc, input(c, 0, c->in), c->bytes);
+	memcpy(c->piece[0], input(c, 0, c->piece[2]), c->bytes);
 	if (!is_exclusive)
-		output(c, 0, c->acc);
+		output(c, 0, c->piece[0]);
 	for (uint32_t r = 1; r < c->v->shape.ranks && !ret; r++) {
 		ret = scan_one(c, r);
 		if (!ret)
-			output(c, r, is_exclusive ? c->other : c->acc);
+			output(c, r, c->piece[is_exclusive]);
 	}
 	return ret;
 }
 
 static int combine_chunk(struct chunk *c)
 {
-	if (c->v->shape.kind == COLL_SCAN || c->v->shape.kind == COLL_EXSCAN)
+	if (coll_is_prefix(c->v->shape.kind))
 		return scan(c);
-	if (c->v->combine)
-		return reduce_own(c);
-	reduce(c);
-	return 0;
+	return reduce(c);
+}
+
+uint32_t reduce_pieces(uint32_t ranks)
+{
+	uint32_t depth = coll_combine_depth(ranks);
+
+	return depth > 3 ? depth : 3; /* a scan needs 3 */
 }
 
 /* ---- chunk by chunk ---------------------------------------------------------------------- */
@@ -245,9 +269,8 @@ static int combine_with(struct reduce_view *v, const struct reduce_room *room, u
 
 	premap(v);
 	for (; first < end && !ret; first += c.n) {
-		c.acc = room->piece[0];
-		c.other = room->piece[1];
-		c.in = room->piece[2];
+		for (uint32_t k = 0; k < reduce_pieces(v->shape.ranks); k++)
+			c.piece[k] = room->at + k * room->bytes;
 		c.first = first;
 		c.n = base_min_u64(most, end - first);
 		c.bytes = c.n * es;
@@ -258,9 +281,9 @@ static int combine_with(struct reduce_view *v, const struct reduce_room *room, u
 
 int reduce_combine(struct reduce_view *v, uint64_t first, uint64_t n)
 {
-	_Alignas(64) char piece[3][REDUCE_CHUNK_BYTES];
-	const struct reduce_room room = { { piece[0], piece[1], piece[2] }, REDUCE_CHUNK_BYTES };
-
+	_Alignas(BASE_CACHE_LINE) char memory[REDUCE_ROOM_BYTES];
+	uint64_t bytes = REDUCE_ROOM_BYTES / reduce_pieces(v->shape.ranks);
+	const struct reduce_room room = { memory, bytes - bytes % BASE_CACHE_LINE };
 	uint32_t modes;
 	int ret;
 

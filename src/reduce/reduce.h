@@ -11,11 +11,13 @@
  *
  * The cut is a pure function of the shape, which all ranks agree on, so each mover computes it
  * alone. A slice is opened, claimed and completed by the words of an xfer (xfer.h). One mover
- * combines a fragment, in the order of ranks, ((rank 0 op rank 1) op rank 2) ..., in rank 0's modes
- * of floating point arithmetic, so results do not depend on which mover ran when: they are equal
- * from run to run and on all ranks. A mover reads a chunk from all ranks before it stores the chunk
- * anywhere, so a rank's result may be its input, except for COLL_REDUCE_SCATTER, where a result
- * element depends on other elements of the inputs.
+ * combines a fragment, in an order that the number of ranks fixes, in rank 0's modes of floating
+ * point arithmetic. So results do not depend on which mover ran when: they are equal from run to
+ * run and on all ranks. Reductions follow coll_combines_after(), scans ((0 op 1) op 2) ...
+ *
+ * A mover reads a chunk from all ranks before it stores the chunk anywhere, so a rank's result may
+ * be its input, except for COLL_REDUCE_SCATTER, where a result element depends on other elements of
+ * the inputs.
  *
  * Bytes outside the mapped pages: in_edges, filled by xfer_fill_edges() before the collective, hold
  * those of an input. Movers store those of a result at out_edges, and the owner copies them out
@@ -26,7 +28,7 @@
  * combines slice r alone, with work memory of its own.
  *
  * Context: without `combine`, any number of threads, processes and signal handlers may call
- * reduce_move() and the functions under it at once. Stack: about 3 * REDUCE_CHUNK_BYTES.
+ * reduce_move() and the functions under it at once. Stack: about REDUCE_ROOM_BYTES.
  */
 #ifndef SLUICE_REDUCE_H
 #define SLUICE_REDUCE_H
@@ -38,7 +40,7 @@
 #include "xfer/xfer.h"
 
 #define REDUCE_UNITS_MAX XFER_FRAGMENTS_MAX
-#define REDUCE_CHUNK_BYTES (8u << 10)
+#define REDUCE_ROOM_BYTES (24u << 10)
 
 /*
  * Kinds: COLL_REDUCE          the root gets all elements
@@ -89,8 +91,12 @@ struct reduce_side {
 	uint32_t float_modes; /* os_float_modes() of the rank */
 };
 
-/* Work memory for `combine`: three pieces of `bytes` bytes, each at least an element. */
-struct reduce_room { char *piece[3]; uint64_t bytes; };
+/*
+ * Work memory: reduce_pieces() pieces of `bytes` bytes, each at least an element and a multiple of
+ * BASE_CACHE_LINE.
+ */
+struct reduce_room { char *at; uint64_t bytes; };
+uint32_t reduce_pieces(uint32_t ranks);
 
 /* One process's view of a reduction; process-private. */
 struct reduce_view {
@@ -106,7 +112,7 @@ struct reduce_view {
 	/* the program's operation: inout[i] = in[i] op inout[i]; 0 or -errno */
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *combine_ctx;
-	struct reduce_room *room;
+	struct reduce_room *room; /* for `combine` */
 };
 
 /* Does every rank's memory hold the elements of the shape, and is it mapped here? */

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rt/private.h"
 #include "trace/reasons.h"
@@ -10,13 +11,18 @@
 /* ---- the pool of copies ------------------------------------------------------------------ */
 
 #define POOL_EXTENTS 16
-#define POOL_EXTENT_BYTES ((uint64_t)16 << 20) /* the longest extent that stays in the pool */
+#define POOL_SHORT_BYTES ((uint64_t)16 << 20)
+#define POOL_LONG_BYTES ((uint64_t)256 << 20) /* most bytes of longer extents, all together */
+#define POOL_LONG_SHARE 16 /* and of them of all ranks: a part of the memory of the machine */
 
 static struct {
 	pthread_mutex_t lock;
 	struct region_extent extents[POOL_EXTENTS]; /* in the order of their last uses */
 	int n;
+	uint64_t long_bytes;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_long(const struct region_extent *e) { return e->bytes > POOL_SHORT_BYTES; }
 
 static struct region_extent pool_remove_locked(int i)
 {
@@ -35,35 +41,63 @@ static bool pool_get(uint64_t bytes, struct region_extent *out)
 	pthread_mutex_lock(&pool.lock);
 	for (int i = pool.n - 1; i >= 0 && !found; i--) {
 		found = pool.extents[i].bytes >= bytes && pool.extents[i].bytes <= most;
-		if (found)
-			*out = pool_remove_locked(i);
+		if (!found)
+			continue;
+		*out = pool_remove_locked(i);
+		pool.long_bytes -= is_long(out) ? out->bytes : 0;
 	}
 	pthread_mutex_unlock(&pool.lock);
 	return found;
 }
 
-/* Frees the extent, or the one that was unused for longest. */
+/* A call that packs more than the arena's own pool holds would get new pages each time. Assumes a
+ * rank for each CPU. */
+static uint64_t long_most(void)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES),
+		 cpus = (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+
+	return base_min_u64(pages / base_max_u64(cpus, 1) * OS_PAGE / POOL_LONG_SHARE,
+			    POOL_LONG_BYTES);
+}
+
+/* Removes the extent, a long one if only_long, that was unused for longest. */
+static void pool_drop_locked(bool only_long)
+{
+	struct region_extent oldest;
+	int i = 0;
+
+	while (only_long && !is_long(&pool.extents[i]))
+		i++;
+	oldest = pool_remove_locked(i);
+	pool.long_bytes -= is_long(&oldest) ? oldest.bytes : 0;
+	region_extent_put(&oldest);
+}
+
+/* Frees the extent, or those that were unused for longest. */
 static void pool_put(struct region_extent e)
 {
-	pthread_mutex_lock(&pool.lock);
-	if (e.bytes <= POOL_EXTENT_BYTES) {
-		struct region_extent oldest = { 0 };
+	uint64_t bytes = is_long(&e) ? e.bytes : 0, most = bytes ? long_most() : 0;
 
-		if (pool.n == POOL_EXTENTS)
-			oldest = pool_remove_locked(0);
-		pool.extents[pool.n++] = e;
-		e = oldest;
-	}
-	pthread_mutex_unlock(&pool.lock);
-	if (e.bytes)
+	if (bytes > most) {
 		region_extent_put(&e);
+		return;
+	}
+	pthread_mutex_lock(&pool.lock);
+	while (bytes && pool.long_bytes + bytes > most)
+		pool_drop_locked(true);
+	if (pool.n == POOL_EXTENTS)
+		pool_drop_locked(false);
+	pool.extents[pool.n++] = e;
+	pool.long_bytes += bytes;
+	pthread_mutex_unlock(&pool.lock);
 }
 
 void buffer_pool_fini(void)
 {
 	pthread_mutex_lock(&pool.lock);
 	while (pool.n)
-		region_extent_put(&pool.extents[--pool.n]);
+		pool_drop_locked(false);
 	pthread_mutex_unlock(&pool.lock);
 }
 
@@ -122,6 +156,53 @@ int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_by
 	return open_copy(b, copy_bytes);
 }
 
+static bool is_mapped_whole(const struct region_desc *d)
+{
+	return d->flags & REGION_DESC_MAPPED && !d->head && !d->tail;
+}
+
+/* Describes the pages of the hull; adopts nothing. The layout does not tell which packed bytes lie
+ * outside the mapped pages, so all of them have to be mapped. */
+static bool find_pages(struct buffer *b, const struct coll_buf *buf)
+{
+	uintptr_t start = base_round_down((uintptr_t)buf->hull, OS_PAGE),
+		  end = base_round_up((uintptr_t)buf->hull + buf->hull_bytes, OS_PAGE);
+
+	region_describe((void *)start, end - start, REGION_LOOKUP, &b->desc);
+	b->is_typed = is_mapped_whole(&b->desc);
+	b->addr = (char *)start;
+	if (!b->is_typed)
+		region_release(&b->desc);
+	return b->is_typed;
+}
+
+/* Counts a use of a hull whose pages are not mapped. Returns: whether they are now. */
+static bool adopt_hull(const struct coll_buf *buf)
+{
+	struct region_desc d;
+	bool is_mapped;
+
+	region_describe(buf->hull, buf->hull_bytes,
+			policy_intent(base_opt.region_kind, buf->is_shared), &d);
+	is_mapped = is_mapped_whole(&d);
+	region_release(&d);
+	return is_mapped;
+}
+
+int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
+		      enum buffer_memory memory)
+{
+	const struct coll_buf *buf = &side->buf;
+
+	*b = (struct buffer){ .side = side };
+	if (side->count && buf->bytes && buf->layouts && memory != BUFFER_COPY &&
+	    (find_pages(b, buf) || (adopt_hull(buf) && find_pages(b, buf)))) {
+		base_count(BASE_CTR_TYPED, 1);
+		return 0;
+	}
+	return buffer_open(b, side, copy_bytes, memory);
+}
+
 /* Returns: whether the communicator has taken the copy. */
 static bool keep_until_destroyed(struct rt_comm *c, const struct region_extent *copy)
 {
@@ -173,7 +254,10 @@ void buffer_cut(const struct buffer *b, uint64_t at, uint64_t n, struct coll_par
 		const struct coll_part *p = &b->side->parts[i];
 		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
 
-		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed : p->off + at, bytes };
+		out[i] = (struct coll_part){ buffer_is_copy(b) ? packed
+					     : b->is_typed     ? at
+							       : p->off + at,
+					     bytes };
 		packed += bytes;
 	}
 }

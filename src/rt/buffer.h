@@ -5,7 +5,9 @@
  *   buffer_open -> (buffer_cut -> buffer_pack -> run -> buffer_unpack) ... -> buffer_close
  *
  * A run uses the program's memory in place, or a copy of it in the arena: in packed form where the
- * buffer has gaps. Each open copy has an extent of its own, from one pool of the process.
+ * buffer has gaps. A buffer with gaps is typed when a run uses it in place, by the layouts of its
+ * parts: then peers have mapped all of its hull, and movers copy from layout to layout. Each open
+ * copy has an extent of its own, from one pool of the process.
  *
  * Context: in MPI calls of the program, any thread.
  */
@@ -30,6 +32,7 @@ struct buffer {
 	struct region_desc desc;
 	char *addr;                /* NULL: the call has no such buffer */
 	bool is_unmapped;          /* peers have not mapped the program's memory */
+	bool is_typed;             /* the parts of a run have layouts */
 };
 struct buffers { struct buffer send, recv; };
 
@@ -39,13 +42,22 @@ static inline bool buffer_is_copy(const struct buffer *b) { return b->copy.bytes
  * Returns: 0 or -errno; buffer_close() is due in any case. */
 int buffer_open(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
 		enum buffer_memory memory);
+/* As buffer_open(), but typed if possible: for runs whose parts are those of the side. */
+int buffer_open_typed(struct buffer *b, const struct coll_side *side, uint64_t copy_bytes,
+		      enum buffer_memory memory);
 /* failed: the communicator, when a run on the buffer has failed; else NULL. Peers may still write
  * to the copy then, so the communicator keeps the copy until it is destroyed. */
 void buffer_close(struct buffer *b, struct rt_comm *failed);
 /* Returns: how peers reach the memory of a call, for the trace. */
 enum trace_region buffers_region(const struct buffers *b);
 
-/* Stores in out[] bytes [at, at + n) of each part, as offsets in the memory that the run uses. */
+/* Returns: the layouts of the parts of buffer_cut(); NULL: the buffer is not typed. */
+static inline const struct layout *buffer_layouts(const struct buffer *b)
+{
+	return b->is_typed ? b->side->buf.layouts : NULL;
+}
+/* Stores in out[] bytes [at, at + n) of each part, as offsets in the memory that the run uses, or,
+ * when typed, in the packed form of the part. */
 void buffer_cut(const struct buffer *b, uint64_t at, uint64_t n, struct coll_part *out);
 /*
  * Fill a copy from the program's memory, and the reverse; without a copy nothing happens. parts:

@@ -38,8 +38,10 @@ static void map_end(const struct xfer_view *v, struct xfer_end *e, enum xfer_vie
 
 	e->addr = NULL;
 	e->lo = e->hi = 0;
+	uint64_t off = xfer_is_typed(e) ? 0 : e->off;
+
 	if (own && mode == XFER_VIEW_NORMAL) {
-		e->addr = (char *)(uintptr_t)d->addr + e->off;
+		e->addr = (char *)(uintptr_t)d->addr + off;
 		e->hi = v->plan.bytes;
 		return;
 	}
@@ -51,9 +53,17 @@ static void map_end(const struct xfer_view *v, struct xfer_end *e, enum xfer_vie
 		return;
 	if (!own)
 		node_premap(v->group, e->rank, d->id, p, middle);
-	e->addr = p - d->head + e->off;
+	e->addr = p - d->head + off;
+	e->hi = v->plan.bytes;
+	if (xfer_is_typed(e))
+		return;
 	e->lo = base_min_u64(sub_floor(d->head, e->off), v->plan.bytes);
 	e->hi = base_min_u64(sub_floor(d->bytes - d->tail, e->off), v->plan.bytes);
+}
+
+static bool is_typed(const struct xfer_view *v)
+{
+	return xfer_is_typed(&v->src) || xfer_is_typed(&v->dst);
 }
 
 /* Can this process copy the edges too? */
@@ -63,7 +73,8 @@ static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool d
 		return true;
 	return v->plan.edges == XFER_EDGES_ENDS &&
 	       (src_is_normal ||
-		(dst_is_normal && node_can_read(v->group, v->dst.rank, v->src.rank)));
+		(dst_is_normal && !is_typed(v) &&
+		 node_can_read(v->group, v->dst.rank, v->src.rank)));
 }
 
 static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
@@ -72,8 +83,8 @@ static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
 
 	if (!(is_dst ? p->receiver_moves : is_src ? p->sender_moves : p->others_move))
 		return false;
-	if (v->src.addr && v->dst.addr)
-		return true;
+	if ((v->src.addr && v->dst.addr) || is_typed(v))
+		return v->src.addr && v->dst.addr;
 	return (is_dst && v->dst.addr && node_can_read(v->group, v->dst.rank, v->src.rank)) ||
 	       (is_src && v->src.addr && node_can_write(v->group, v->src.rank, v->dst.rank));
 }
@@ -159,13 +170,27 @@ static char *in_edges(const struct xfer_end *e, uint64_t at, uint64_t *end)
 /* Byte 0 of an end in the address space of its rank. */
 static uint64_t owner_addr(const struct xfer_end *e) { return e->desc.addr + e->off; }
 
+/* Bytes of an end from `at` on, in memory. */
+static struct layout_end bytes_of(const struct xfer_end *e, uint64_t at)
+{
+	if (xfer_is_typed(e))
+		return (struct layout_end){ e->addr, &e->layout, e->off + at };
+	return (struct layout_end){ e->addr, NULL, at };
+}
+
 static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 {
+	enum base_copy_kernel kernel = os_copy_pick(n, v->plan.hi - v->plan.lo);
 	int ret;
 
 	if (v->src.addr && v->dst.addr) {
-		os_copy(v->dst.addr + at, v->src.addr + at, n,
-			os_copy_pick(n, v->plan.hi - v->plan.lo));
+		if (is_typed(v)) {
+			struct layout_end to = bytes_of(&v->dst, at), from = bytes_of(&v->src, at);
+
+			layout_copy(&to, &from, n, kernel);
+		} else {
+			os_copy(v->dst.addr + at, v->src.addr + at, n, kernel);
+		}
 		base_count(BASE_CTR_BYTES_DIRECT, n);
 		return 0;
 	}
@@ -201,20 +226,25 @@ static int copy_edges_range(struct xfer_view *v, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		uint64_t end = to;
-		char *dst = v->plan.fills_edge_buf ? in_edges(&v->dst, from, &end) : NULL;
-		const char *src;
+		char *in_slot = v->plan.fills_edge_buf ? in_edges(&v->dst, from, &end) : NULL, *src;
+		struct layout_end dst = in_slot ? (struct layout_end){ .addr = in_slot } :
+						  bytes_of(&v->dst, from);
 		int ret = 0;
 
-		dst = dst ? dst : v->dst.addr + from;
 		if (v->src.addr && from >= v->src.lo && from < v->src.hi) {
+			struct layout_end in_memory = bytes_of(&v->src, from);
+
 			end = base_min_u64(end, v->src.hi);
-			memcpy(dst, v->src.addr + from, end - from);
+			layout_copy(&dst, &in_memory, end - from, BASE_COPY_PLAIN);
 		} else if ((src = in_edges(&v->src, from, &end))) {
-			memcpy(dst, src, end - from);
+			layout_copy(&dst, &(struct layout_end){ .addr = src }, end - from,
+				    BASE_COPY_PLAIN);
+		} else if (is_typed(v)) {
+			ret = -EPROTO; /* a peer's arena could not be mapped */
 		} else {
 			/* the plan has made sure that this works */
-			ret = node_vm_read(v->group, v->src.rank, dst, owner_addr(&v->src) + from,
-					   end - from);
+			ret = node_vm_read(v->group, v->src.rank, dst.addr + dst.at,
+					   owner_addr(&v->src) + from, end - from);
 		}
 		if (ret)
 			return ret;
@@ -229,7 +259,7 @@ void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes)
 	char *to = (char *)buf + dst->off;
 	const char *from;
 
-	if (!(dst->desc.flags & REGION_DESC_MAPPED))
+	if (!(dst->desc.flags & REGION_DESC_MAPPED) || xfer_is_typed(dst))
 		return;
 	for (uint64_t at = 0, end; at < bytes; at = end) {
 		end = bytes;

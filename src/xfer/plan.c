@@ -19,6 +19,8 @@ static struct bounds mapped_bounds(const struct xfer_end *e, uint64_t bytes)
 
 	if (!is_mapped(e))
 		return s;
+	if (xfer_is_typed(e))
+		return (struct bounds){ 0, bytes };
 	s.lo = clamp_sub(d->head, e->off, bytes);
 	s.hi = clamp_sub(d->bytes - d->tail, e->off, bytes);
 	if (s.hi < s.lo)
@@ -70,13 +72,24 @@ static void choose_way(struct xfer_plan *p, const struct xfer_end *src, const st
 	}
 }
 
+bool xfer_end_is_valid(const struct xfer_end *e, uint64_t bytes)
+{
+	const struct region_desc *d = &e->desc;
+
+	return !xfer_is_typed(e) || (is_mapped(e) && !d->head && !d->tail &&
+				     layout_fits(&e->layout, e->off, bytes, d->bytes));
+}
+
 void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
 	       const struct xfer_reach *reach, struct xfer_plan *p)
 {
 	bool dst_whole = xfer_receiver_may_detach(dst, bytes), edges, anybody;
 
+	/* a system call copies one range */
+	static const struct xfer_reach no_calls;
+
 	*p = (struct xfer_plan){ .way = XFER_DIRECT, .bytes = bytes };
-	choose_way(p, src, dst, reach);
+	choose_way(p, src, dst, xfer_is_typed(src) || xfer_is_typed(dst) ? &no_calls : reach);
 	if (p->way == XFER_STAGED) {
 		p->total = 1;
 		p->receiver_needed = p->sender_needed = true;

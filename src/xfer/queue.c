@@ -184,7 +184,8 @@ static bool fits(struct xfer_queue *q, const struct xfer_view *v)
 	q->align_bytes = base_max_u64(caps.align_bytes, 1);
 	q->piece_bytes =
 		base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
-	if (!q->piece_bytes || !v->src.addr || !v->dst.addr || !v->can_move)
+	if (!q->piece_bytes || !v->src.addr || !v->dst.addr || !v->can_move ||
+	    xfer_is_typed(&v->src) || xfer_is_typed(&v->dst))
 		return false;
 	return ((uintptr_t)v->src.addr + v->plan.lo) % q->align_bytes == 0 &&
 	       ((uintptr_t)v->dst.addr + v->plan.lo) % q->align_bytes == 0;

@@ -27,6 +27,10 @@
  * clear in `done`, so descriptors read before a successful claim are still valid after it. No step
  * has an intermediate state: threads, signal handlers and processes may all move at once.
  *
+ * An end whose bytes have gaps is typed: it has a layout (layout/), the transfer's bytes are its
+ * packed bytes, and its whole buffer is mapped. Nothing else changes: a fragment is a range of
+ * packed bytes, and its mover copies it from layout to layout.
+ *
  * A word is (tag << XFER_TAG_SHIFT | a bit per unit); the tag is the number of the collective. A
  * newer tag tells the sender that its transfer is complete.
  */
@@ -35,6 +39,7 @@
 
 #include "base/base.h"
 #include "engine/engine.h"
+#include "layout/layout.h"
 #include "os/os.h"
 #include "node/node.h"
 #include "region/region.h"
@@ -136,7 +141,10 @@ enum xfer_edges {
 	XFER_EDGES_ALL,
 };
 
-/* One end of a transfer: bytes [off, off + bytes) of the described buffer. */
+/*
+ * One end of a transfer: bytes [off, off + bytes) of the described buffer, or, of a typed end, of
+ * the packed form of its layout.
+ */
 struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
@@ -146,10 +154,20 @@ struct xfer_end {
 	 * of its buffer, a receiver's take the bytes outside its pages.
 	 */
 	char *edges;
-	/* set by xfer_view_init(): byte 0 here, or NULL, and the bytes that this process reaches */
+	struct layout layout; /* in the described buffer; no block: the end is not typed */
+	/*
+	 * set by xfer_view_init(): byte 0 of the transfer here (typed: of the buffer), or NULL, and
+	 * the bytes of the transfer that this process reaches
+	 */
 	char *addr;
 	uint64_t lo, hi;
 };
+static inline bool xfer_is_typed(const struct xfer_end *e) { return e->layout.block_bytes; }
+/*
+ * Does the buffer hold all bytes of the transfer, and may peers address them? Always true of an end
+ * that is not typed. A mover checks a foreign layout by this before it makes a plan.
+ */
+bool xfer_end_is_valid(const struct xfer_end *e, uint64_t bytes);
 
 struct xfer_plan {
 	enum xfer_way way;

@@ -21,6 +21,7 @@ ELSEWHERE = {
     'giant.c': 'test_front.py; it needs 10 GiB',
     'large.c': 'test_stress.py; it needs 12 GiB',
     'matrix.c': 'test_matrix.py; seconds a behaviour',
+    'types_random.c': 'test_types.py; options of the libraries',
     'goal.c': 'test_goal_api.py links it with libsluice.so',
     'early_exit.c': 'test_early.py compares each end with that of a plain run',
     'early_long.c': 'test_early.py; seconds a behaviour',

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from support import mpi as mpis
-from support.behaviours import Runner, cases
+from mpi import test_types
+from support.behaviours import Runner, behaviours, cases
 
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(1800)]
 ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
@@ -90,6 +91,15 @@ def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
     Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice,
                                             timeout=1700,
                                             env={**WHOLE[way], 'HARNESS_EACH': each})
+
+
+@pytest.mark.parametrize('behaviour', [name for name, _ in behaviours('types_random.c')])
+@pytest.mark.parametrize('name, ranks, config', [
+    ('mpich', 3, 'taken'), ('mpich', 4, 'early'), ('mpich', 2, 'small_fragments'), ('mpich', 2, 'staged'),
+    ('openmpi', 2, 'taken'), ('openmpi', 3, 'cma')])
+def test_ten_thousand_random_types(name, ranks, config, behaviour, with_sluice, tmp_path):
+    test_types.check_types(get(name), ranks, config, with_sluice, tmp_path, [behaviour], 1700,
+                           HARNESS_CASES='10000', HARNESS_SEED='2')
 
 
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3), ('impi', 2)])

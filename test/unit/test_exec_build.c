@@ -7,6 +7,7 @@
 
 enum { RANKS_MAX = 9 };
 static struct { struct exec_slot slot; struct slot_op ops[2 * RANKS_MAX]; } sides[RANKS_MAX];
+static struct layout layouts[3 * RANKS_MAX];
 
 /* Every operation lies inside its buffers, receives come first. */
 static void check_schedule(int rank, int ranks, const uint64_t *buf_bytes)
@@ -29,7 +30,7 @@ static void check_schedule(int rank, int ranks, const uint64_t *buf_bytes)
 
 static void build(const struct exec_shape *s, int rank, int ranks)
 {
-	slot_build(&sides[rank].slot, s, rank, ranks);
+	slot_build(&sides[rank].slot, layouts, s, rank, ranks);
 }
 
 /* Each send has the receive that it names by number, of the same size, and no receive is left over.

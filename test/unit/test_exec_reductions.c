@@ -90,24 +90,67 @@ static void add(const struct drawn *d, char *sum, char *next)
 	}
 }
 
-/* Returns: the expected result of this rank, or NULL. */
-static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
+static char *buffer_of(const struct drawn *d)
 {
-	uint64_t es = d->reduce.element_bytes, bytes = d->reduce.count * es;
-	int last = d->reduce.kind == COLL_SCAN     ? rank
-		   : d->reduce.kind == COLL_EXSCAN ? rank - 1
-						 : ranks - 1;
-	char *sum = malloc(bytes), *next = malloc(bytes);
+	char *p = malloc(d->reduce.count * d->reduce.element_bytes + 1);
 
-	CHECK(sum && next);
-	*out_bytes =
-		last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
+	CHECK(p);
+	return p;
+}
+
+/* sum = values [first, first + n), as a balanced tree. The first `pairs` values are those of two
+ * ranks. */
+static void add_tree(const struct drawn *d, char *sum, int first, int n, int pairs)
+{
+	bool is_pair = n == 1 && first < pairs;
+	char *right = buffer_of(d);
+
+	if (n > 1) {
+		add_tree(d, sum, first, n / 2, pairs);
+		add_tree(d, right, first + n / 2, n / 2, pairs);
+	} else {
+		fill(sum, d, first + (is_pair ? first : pairs));
+		fill(right, d, 2 * first + 1);
+	}
+	if (n > 1 || is_pair)
+		add(d, sum, right);
+	free(right);
+}
+
+static void add_all(const struct drawn *d, char *sum, int ranks)
+{
+	int power = 1;
+
+	while (2 * power <= ranks)
+		power *= 2;
+	add_tree(d, sum, 0, power, ranks - power);
+}
+
+static void add_up_to(const struct drawn *d, char *sum, int last)
+{
+	char *next = buffer_of(d);
+
 	fill(sum, d, 0);
 	for (int r = 1; r <= last; r++) {
 		fill(next, d, r);
 		add(d, sum, next);
 	}
 	free(next);
+}
+
+/* Returns: the expected result of this rank, or NULL. */
+static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
+{
+	uint64_t es = d->reduce.element_bytes, bytes = d->reduce.count * es;
+	int last = d->reduce.kind == COLL_EXSCAN ? rank - 1 : rank;
+	char *sum = buffer_of(d);
+
+	*out_bytes =
+		last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
+	if (coll_is_prefix(d->reduce.kind))
+		add_up_to(d, sum, last);
+	else
+		add_all(d, sum, ranks);
 	if (d->reduce.kind == COLL_REDUCE_SCATTER) {
 		*out_bytes = (d->starts[rank + 1] - d->starts[rank]) * es;
 		memmove(sum, sum + d->starts[rank] * es, *out_bytes);

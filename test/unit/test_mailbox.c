@@ -286,12 +286,13 @@ static void matrix_of(int rank, uint32_t m[4])
 static void reductions(struct ranks *r)
 {
 	int calls = 0, first = r->rank / 2, none = 0;
-	struct mailbox_reduce reduce = { multiply, &calls };
-	_Alignas(16) uint32_t got[4], want[4];
+	struct mailbox_reduce reduce = { multiply, &calls, r->rank % 2 };
+	_Alignas(16) uint32_t got[3 * 4], want[4];
 	struct mailbox_read some = { .first = first,
 				   .end = r->rank + 1,
 				   .bytes = 16,
 				   .to = (char *)got,
+				   .stride = 16,
 				   .reduce = &reduce,
 				   .skip = -1 };
 	uint32_t m[4];
@@ -317,12 +318,12 @@ static int refuse(void *ctx, const void *in, void *inout, uint32_t bytes) { retu
 static void trouble(struct ranks *r)
 {
 	_Alignas(16) char got[64];
-	struct mailbox_reduce reduce = { refuse, NULL };
+	struct mailbox_reduce reduce = { refuse, NULL, false };
 	struct mailbox_read longer = {
 		.end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16, .skip = -1
 	};
 	struct mailbox_read reduced = {
-		.end = r->size, .bytes = 4, .to = got, .reduce = &reduce, .skip = -1
+		.end = r->size, .bytes = 4, .to = got, .stride = 16, .reduce = &reduce, .skip = -1
 	};
 
 	open_mailbox(r);

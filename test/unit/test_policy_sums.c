@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which reductions have bits that depend on the order of the ranks. */
+/* The order of reductions, and which of them have bits that depend on it. */
 #include <string.h>
 
 #include "goal/local.h"
@@ -112,4 +112,51 @@ UNIT_TEST(the_option_decides_about_inexact_reductions_only)
 	CHECK(!policy_leaves_to_host(BASE_SUMS_HOST, true));
 	CHECK(!policy_leaves_to_host(BASE_SUMS_FIXED, false));
 	CHECK(!policy_leaves_to_host(BASE_SUMS_ANY, false));
+}
+
+/* ---- the order ------------------------------------------------------------------------------ */
+
+enum { HEIGHT_MAX = 12, TEXT = 64 };
+
+/* The order as text, such as "((01)2)". Returns: the highest the stack was. */
+static uint32_t order_of(uint32_t ranks, char text[TEXT])
+{
+	char stack[HEIGHT_MAX][TEXT], both[2 * TEXT + 2];
+	uint32_t n = 0, highest = 0;
+
+	for (uint32_t r = 0; r < ranks; r++) {
+		CHECK(n < HEIGHT_MAX);
+		snprintf(stack[n++], TEXT, "%u", r % 10);
+		highest = base_max_u64(highest, n);
+		for (uint32_t k = coll_combines_after(ranks, r); k; k--, n--) {
+			CHECK(n >= 2);
+			snprintf(both, sizeof both, "(%s%s)", stack[n - 2], stack[n - 1]);
+			snprintf(stack[n - 2], TEXT, "%.*s", TEXT - 1, both);
+		}
+	}
+	CHECK_EQ(n, 1);
+	memcpy(text, stack[0], TEXT);
+	return highest;
+}
+
+UNIT_TEST(ranks_are_combined_in_the_order_of_recursive_doubling)
+{
+	static const char *const want[] = {
+		NULL, "0", "(01)", "((01)2)", "((01)(23))", "(((01)2)(34))", "(((01)(23))(45))",
+		"(((01)(23))((45)6))", "(((01)(23))((45)(67)))", "((((01)2)(34))((56)(78)))",
+	};
+	char got[TEXT];
+
+	for (uint32_t ranks = 1; ranks < BASE_ARRAY_LEN(want); ranks++) {
+		order_of(ranks, got);
+		CHECK_STR(got, want[ranks]);
+	}
+}
+
+UNIT_TEST(every_number_of_ranks_has_an_order)
+{
+	char text[TEXT];
+
+	for (uint32_t ranks = 1; ranks <= 1025; ranks++)
+		CHECK(order_of(ranks, text) <= coll_combine_depth(ranks));
 }

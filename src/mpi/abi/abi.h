@@ -5,7 +5,8 @@
  *   mpich.h ompi.h std.h    handle types and constants of one ABI, also for bench/ and tests
  *   mpich.c ompi.c std.c    driver.h compiled with each of them: fills struct abi
  *   attach.c                copies a driver's facts and the host MPI's functions
- *   types.c pack.c          datatypes; buffers with gaps as packed bytes
+ *   types.c flatten.c       datatypes, and their layouts
+ *   pack.c                  buffers with gaps as packed bytes
  *   members.c               size of a communicator's groups, its topology
  *   scratch.c               a communicator of this process alone, for questions that may fail
  *   host_call.c             brackets around calls of the host MPI
@@ -36,6 +37,7 @@
 
 #include "base/base.h"
 #include "functions.h"
+#include "layout/layout.h"
 #include "mpi/abi/predefined.h"
 #include "mpi/abi/sizes.h"
 #include "rt/early.h"
@@ -95,6 +97,9 @@ struct abi {
 	int err_count, err_truncate, err_other, err_in_status, err_no_mem;
 	int err_cancel; /* result of canceling a collective */
 	int combiner_named, combiner_dup, combiner_contiguous, combiner_resized;
+	int combiner_vector, combiner_hvector, combiner_struct, combiner_subarray;
+	int combiner_indexed, combiner_hindexed, combiner_indexed_block, combiner_hindexed_block;
+	int order_c;
 	bool is_started_by_pmix; /* a hint only: PMIx can also start MPICH */
 	const struct abi_known *numbers, *ops; /* handles that rt computes with */
 	size_t number_count, op_count;
@@ -240,7 +245,9 @@ bool topology_is_served(MPI_Comm comm, int size);
 
 struct types_shape {
 	bool in_order; /* one element is `size` bytes without gaps, in the order of packing */
+	bool has_layout;
 	MPI_Count size, extent, true_lb;
+	struct layout layout; /* of one element, from the address of the buffer */
 };
 
 /* Returns: count * size; 0: not executable (no bytes, too many, unknown datatype). */
@@ -303,6 +310,9 @@ struct pack {
 	unsigned char *element;  /* packed form of the element that a byte range cuts */
 	MPI_Count element_index; /* -1: none */
 	bool element_is_dirty;   /* holds bytes that the buffer lacks */
+	bool has_layout;         /* then Sluice packs, not the host MPI */
+	struct layout layout;    /* of all elements, from base_of_layout */
+	char *base_of_layout;
 };
 
 /* Describes `count` elements at base in `out`: in place without gaps, else through `pack`, which
@@ -315,6 +325,9 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 /* Copies bytes [off, off + len) of the packed form; ctx: the pack. Returns: 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
+/* Stores the layout of `count` elements whose buffer begins at `at`. Returns: 0 or -errno. */
+int pack_layout(const struct types_shape *shape, uintptr_t at, MPI_Count count,
+		struct layout *out);
 /* Writes the held element back and drops it. Returns: 0 or -errno. */
 int pack_flush(struct pack *pack);
 /* Flushes and ends the pack. Returns: 0 or -errno. */

@@ -42,6 +42,15 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.combiner_dup = ABI_COMBINER_DUP,
 		.combiner_contiguous = ABI_COMBINER_CONTIGUOUS,
 		.combiner_resized = ABI_COMBINER_RESIZED,
+		.combiner_vector = ABI_COMBINER_VECTOR,
+		.combiner_hvector = ABI_COMBINER_HVECTOR,
+		.combiner_indexed = ABI_COMBINER_INDEXED,
+		.combiner_hindexed = ABI_COMBINER_HINDEXED,
+		.combiner_indexed_block = ABI_COMBINER_INDEXED_BLOCK,
+		.combiner_hindexed_block = ABI_COMBINER_HINDEXED_BLOCK,
+		.combiner_struct = ABI_COMBINER_STRUCT,
+		.combiner_subarray = ABI_COMBINER_SUBARRAY,
+		.order_c = ABI_ORDER_C,
 	};
 }
 

@@ -59,6 +59,15 @@ typedef void MPI_Status;
 #define ABI_COMBINER_DUP        2
 #define ABI_COMBINER_CONTIGUOUS 3
 #define ABI_COMBINER_RESIZED    18
+#define ABI_COMBINER_VECTOR     4
+#define ABI_COMBINER_HVECTOR    6
+#define ABI_COMBINER_INDEXED    7
+#define ABI_COMBINER_HINDEXED   9
+#define ABI_COMBINER_INDEXED_BLOCK 10
+#define ABI_COMBINER_HINDEXED_BLOCK 19
+#define ABI_COMBINER_STRUCT     12
+#define ABI_COMBINER_SUBARRAY   13
+#define ABI_ORDER_C             56
 
 /* Handles of datatypes carry the size; operations have a kind of their own. Initialises struct
  * abi_predefined. */

@@ -76,6 +76,15 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_COMBINER_DUP        1
 #define ABI_COMBINER_CONTIGUOUS 2
 #define ABI_COMBINER_RESIZED    17
+#define ABI_COMBINER_VECTOR     3
+#define ABI_COMBINER_HVECTOR    5
+#define ABI_COMBINER_INDEXED    6
+#define ABI_COMBINER_HINDEXED   8
+#define ABI_COMBINER_INDEXED_BLOCK 9
+#define ABI_COMBINER_HINDEXED_BLOCK 18
+#define ABI_COMBINER_STRUCT     11
+#define ABI_COMBINER_SUBARRAY   12
+#define ABI_ORDER_C             0
 
 /* No handle carries a size. Predefined objects lie in the image of the host MPI, or in the image
  * of the executable where the linker has copied them; other objects lie on the heap. ompi.c

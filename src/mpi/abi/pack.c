@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A buffer with gaps as packed bytes. The host MPI packs whole elements. Of an element that a byte
+ * A buffer with gaps as packed bytes. Elements with a layout are copied by it. Otherwise the host
+ * MPI packs whole elements. Of an element that a byte
  * range cuts, struct pack holds the packed form until a range cuts another element or the call
  * ends. The buffer supplies its missing bytes, so writing a part back changes no other byte.
  */
@@ -163,11 +164,27 @@ static uint64_t next_piece(const struct pack *pack, uint64_t off, uint64_t len, 
 	return base_min_u64(len, size - *within);
 }
 
+/* Packs or unpacks without the host MPI. */
+static int copy_by_layout(const struct pack *pack, uint64_t off, uint64_t len, void *packed,
+			  bool is_unpack)
+{
+	const struct layout_end memory = { pack->base_of_layout, &pack->layout, off },
+				linear = { packed, NULL, 0 };
+
+	if (is_unpack)
+		layout_copy(&memory, &linear, len, os_copy_pick(len, len));
+	else
+		layout_copy(&linear, &memory, len, os_copy_pick(len, len));
+	return 0;
+}
+
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out)
 {
 	struct pack *pack = ctx;
 	int rc = pack->element_is_dirty ? release(pack) : 0;
 
+	if (pack->has_layout)
+		return copy_by_layout(pack, off, len, out, false);
 	bypass++;
 	while (!rc && len) {
 		uint64_t within, piece;
@@ -193,6 +210,8 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	struct pack *pack = ctx;
 	int rc = 0;
 
+	if (pack->has_layout)
+		return copy_by_layout(pack, off, len, (void *)in, true);
 	bypass++;
 	while (!rc && len) {
 		uint64_t within, piece;
@@ -218,6 +237,30 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return rc;
 }
 
+int pack_layout(const struct types_shape *shape, uintptr_t at, MPI_Count count,
+		struct layout *out)
+{
+	*out = shape->layout;
+	if (!shape->has_layout || __builtin_add_overflow(out->base, (int64_t)at, &out->base))
+		return -ENOTSUP;
+	return layout_repeat(out, (uint64_t)count, shape->extent);
+}
+
+/* The CPU does not reach memory of a device. */
+static bool find_layout(struct pack *pack, MPI_Count count)
+{
+	struct layout *l = &pack->layout;
+	int64_t lo, hi;
+
+	if (pack_layout(&pack->shape, (uintptr_t)pack->base, count, l) || !layout_bytes(l) ||
+	    layout_bounds(l, &lo, &hi) ||
+	    os_is_device_memory((void *)(uintptr_t)lo, (uint64_t)(hi - lo)))
+		return false;
+	pack->base_of_layout = (char *)(uintptr_t)l->base;
+	l->base = 0;
+	return true;
+}
+
 int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 		     const struct types_shape *shape, struct coll_buf *out)
 {
@@ -234,6 +277,7 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 		.unpack = pack_write,
 		.ctx = pack,
 	};
+	pack->has_layout = find_layout(pack, count);
 	return scratch_comm(&pack->scratch);
 }
 

@@ -59,6 +59,15 @@ typedef void MPI_Status;
 #define ABI_COMBINER_DUP        102
 #define ABI_COMBINER_CONTIGUOUS 103
 #define ABI_COMBINER_RESIZED    116
+#define ABI_COMBINER_VECTOR     104
+#define ABI_COMBINER_HVECTOR    105
+#define ABI_COMBINER_INDEXED    106
+#define ABI_COMBINER_HINDEXED   107
+#define ABI_COMBINER_INDEXED_BLOCK 108
+#define ABI_COMBINER_HINDEXED_BLOCK 109
+#define ABI_COMBINER_STRUCT     110
+#define ABI_COMBINER_SUBARRAY   111
+#define ABI_ORDER_C             12
 
 /* Fixed-size datatypes, 0b1001_sss_iii, carry log2 of the size. Initialises struct abi_predefined.
  */

@@ -76,10 +76,10 @@ uint64_t args_own_bytes(const struct coll_args *args)
 }
 
 /* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
- * addresses. */
+ * addresses; elements without bytes need none, whatever bounds the host MPI gives them. */
 static bool is_address(const void *at, const struct types_shape *shape)
 {
-	return at != abi.in_place && (at || shape->true_lb);
+	return at != abi.in_place && (at || shape->true_lb || !shape->size);
 }
 
 /* Tries the collective with a few bytes, one buffer for both sides, on the scratch communicator.
@@ -215,6 +215,7 @@ static void find_sides(struct coll_op *t)
 		s->parts = s->inline_parts;
 		s->pack.element = NULL;
 		s->packs.of = NULL;
+		s->layouts = NULL;
 		s->n = s->given->which < MEMBERS_SOURCES
 			       ? t->cs->size
 			       : members_count(args->comm, s->given->which);
@@ -290,15 +291,7 @@ bool bufrefs_check(struct coll_op *t)
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
-/* Element counts and places of a side's parts, in whatever form the call gives them. */
-struct piece {
-	MPI_Count count;
-	__int128 at; /* bytes from the buffer's address to the first element */
-	MPI_Datatype type;
-	struct types_shape shape;
-};
-
-static int piece_get(const struct bufref *s, int i, struct piece *out)
+int bufref_piece(const struct bufref *s, int i, struct bufref_piece *out)
 {
 	const struct arg_buf *g = s->given;
 
@@ -353,12 +346,12 @@ static bool prepare_hull(struct bufref *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
 	bool is_apart = false;
-	struct piece p;
+	struct bufref_piece p;
 
 	for (int i = 0; i < s->n; i++) {
 		__int128 begin, bytes;
 
-		if (piece_get(s, i, &p))
+		if (bufref_piece(s, i, &p))
 			return false;
 		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
 		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
@@ -417,7 +410,7 @@ static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 
 static int prepare_packs(struct bufref *s, struct coll_side *out)
 {
-	struct piece p;
+	struct bufref_piece p;
 	uint64_t at = 0;
 	int ret = 0;
 
@@ -429,7 +422,7 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 	for (int i = 0; i < s->n && !ret; i++) {
 		struct coll_buf buf;
 
-		ret = piece_get(s, i, &p);
+		ret = bufref_piece(s, i, &p);
 		s->parts[i] = (struct coll_part){ at, 0 };
 		if (ret || !p.count)
 			continue;
@@ -446,7 +439,7 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 
 /* ---- preparation ------------------------------------------------------------------------- */
 
-static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
+static int prepare_parts(struct coll_op *t, struct bufref *s, struct coll_side *out)
 {
 	const struct arg_buf *given = s->given;
 
@@ -476,6 +469,15 @@ static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *o
 	default:
 		return prepare_run(s, given->count, 1, out);
 	}
+}
+
+static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
+{
+	int ret = prepare_parts(t, s, out);
+
+	if (!ret && !coll_is_reduce(t->args.kind))
+		bufref_add_layouts(s, out);
+	return ret;
 }
 
 static int prepare_neighbours(struct coll_op *t)
@@ -527,11 +529,13 @@ static int finish_side(struct bufref *s)
 		ret = ret ? ret : last;
 	}
 	free(s->packs.of);
+	free(s->layouts);
 	if (s->parts != s->inline_parts)
 		free(s->parts);
 	last = s->pack.element ? pack_fini(&s->pack) : 0;
 	/* a call may be prepared again, and closed before it gets here */
 	s->packs.of = NULL;
+	s->layouts = NULL;
 	s->parts = s->inline_parts;
 	s->pack.element = NULL;
 	return ret ? ret : last;

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"
 #include "os/os.h"
+#include "trace/reasons.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* bytes; no predefined datatype is larger */
@@ -114,13 +115,14 @@ bool reduce_check(struct coll_op *t)
 		return false;
 	t->reduce = (struct reduce_args){ .op = t->args.op, .type = t->args.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
-	if (!shape->in_order || shape->extent != shape->size)
+	/* the operation of the program finds an element at its address plus true_lb */
+	if (!shape->in_order || shape->extent != shape->size || shape->true_lb)
 		return trace_rejected("the reduction's elements have gaps");
 	if (!is_computable(t))
 		return false;
 	t->reduce.is_exact = is_exact(t);
 	return !policy_leaves_to_host(base_opt.sums, t->reduce.is_exact) ||
-	       trace_rejected("SLUICE_SUMS=host: its bits depend on the order of the ranks");
+	       trace_rejected(TRACE_WHY_HOST);
 }
 
 /* ---- computed by the host MPI ------------------------------------------------------------ */

@@ -44,12 +44,12 @@ static void complete(const struct range *range)
 		rt_complete_range((const void *)range->lo, range->hi - range->lo);
 }
 
-struct layout {
+struct footprint {
 	MPI_Count lb, extent;           /* from one element to the next */
 	MPI_Count true_lb, true_extent; /* the bytes of one element */
 };
 
-static bool layout_of(MPI_Datatype datatype, struct layout *out)
+static bool footprint_of(MPI_Datatype datatype, struct footprint *out)
 {
 	return datatype != abi.datatype_null &&
 	       !host.Type_get_extent_x(datatype, &out->lb, &out->extent) &&
@@ -58,24 +58,24 @@ static bool layout_of(MPI_Datatype datatype, struct layout *out)
 
 /* Adds n elements from `offset` bytes after `at`. Extents may be negative. */
 static void add_elements(struct range *range, const void *at, __int128 offset, __int128 n,
-			 const struct layout *layout)
+			 const struct footprint *footprint)
 {
-	__int128 first = (__int128)(intptr_t)at + offset + layout->true_lb;
-	__int128 last = first + (n - 1) * layout->extent;
+	__int128 first = (__int128)(intptr_t)at + offset + footprint->true_lb;
+	__int128 last = first + (n - 1) * footprint->extent;
 
-	if (n > 0 && layout->true_extent > 0)
+	if (n > 0 && footprint->true_extent > 0)
 		add_range(range, first < last ? first : last,
-			 (first < last ? last : first) + layout->true_extent);
+			 (first < last ? last : first) + footprint->true_extent);
 }
 
 static void add_buf(struct range *range, const void *at, __int128 n, MPI_Datatype datatype)
 {
-	struct layout layout;
+	struct footprint footprint;
 
 	if (n <= 0 || at == abi.in_place)
 		return;
-	if (layout_of(datatype, &layout))
-		add_elements(range, at, 0, n, &layout);
+	if (footprint_of(datatype, &footprint))
+		add_elements(range, at, 0, n, &footprint);
 	else
 		range->is_unknown = true;
 }
@@ -139,13 +139,13 @@ void observe_part(const void *at, struct list counts, struct list displs,
 {
 	int n = count_all(at, counts, displs, comm, which);
 	struct range range = { .is_unknown = n < 0 };
-	struct layout layout;
+	struct footprint footprint;
 
-	if (n > 0 && !layout_of(datatype, &layout))
+	if (n > 0 && !footprint_of(datatype, &footprint))
 		range.is_unknown = true;
 	for (int i = 0; i < n && !range.is_unknown; i++)
-		add_elements(&range, at, (__int128)list_get(displs, i) * layout.extent,
-			     list_get(counts, i), &layout);
+		add_elements(&range, at, (__int128)list_get(displs, i) * footprint.extent,
+			     list_get(counts, i), &footprint);
 	complete(&range);
 }
 
@@ -154,13 +154,14 @@ void observe_parts(const void *at, struct list counts, struct list displs,
 {
 	int n = count_all(at, counts, displs, comm, which);
 	struct range range = { .is_unknown = n < 0 || (n > 0 && !datatypes) };
-	struct layout layout;
+	struct footprint footprint;
 
 	for (int i = 0; i < n && !range.is_unknown; i++) {
 		if (list_get(counts, i) <= 0)
 			continue;
-		if (layout_of(abi_handle_get(datatypes, i), &layout))
-			add_elements(&range, at, list_get(displs, i), list_get(counts, i), &layout);
+		if (footprint_of(abi_handle_get(datatypes, i), &footprint))
+			add_elements(&range, at, list_get(displs, i), list_get(counts, i),
+				     &footprint);
 		else
 			range.is_unknown = true;
 	}

@@ -41,6 +41,8 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buf
 
 	shape.send = c->parts[0];
 	shape.recv = c->parts[1];
+	shape.send_layouts = buffer_layouts(&b->send);
+	shape.recv_layouts = buffer_layouts(&b->recv);
 	buffer_cut(&b->send, at, n, c->parts[0]);
 	buffer_cut(&b->recv, at, n, c->parts[1]);
 	if (!is_leaf)
@@ -84,9 +86,10 @@ static int open_buffers(struct rt_comm *c, const struct coll_call *call, struct 
 		send = piece * (uint64_t)call->send.count;
 		recv = piece * (uint64_t)call->recv.count;
 	}
-	ret = buffer_open(&b->send, &call->send, send, memory_of(c, call, &call->send));
+	ret = buffer_open_typed(&b->send, &call->send, send, memory_of(c, call, &call->send));
 	return ret ? ret
-		   : buffer_open(&b->recv, &call->recv, recv, memory_of(c, call, &call->recv));
+		   : buffer_open_typed(&b->recv, &call->recv, recv,
+				       memory_of(c, call, &call->recv));
 }
 
 static int move_collective(struct rt_comm *c, const struct coll_call *call)

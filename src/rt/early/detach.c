@@ -221,7 +221,8 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 
 /*
  * May the pages of the buffer be closed? The program may use the bytes between the parts, for a
- * message that arrives, say. Parts in another order than that of the ranks count as gaps.
+ * message that arrives, say. Parts in another order than that of the ranks count as gaps, and so do
+ * all parts with layouts.
  */
 static bool may_be_closed(const struct buffer *b)
 {
@@ -234,7 +235,7 @@ static bool may_be_closed(const struct buffer *b)
 			return false;
 		end = p->bytes ? base_max_u64(end, p->off + p->bytes) : end;
 	}
-	return !buffer_is_copy(b);
+	return !buffer_is_copy(b) && !b->is_typed;
 }
 
 struct detach detach_describe(const struct rt_comm *c, const struct coll_call *call,

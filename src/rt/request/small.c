@@ -180,6 +180,16 @@ static const struct coll_side *receiver(const struct rt_request *r)
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
 
+/* Returns: bytes of the image: the received parts, or the partial results of a reduction. */
+static uint64_t image_bytes(const struct rt_request *r, const struct coll_side *s)
+{
+	uint32_t messages = (uint32_t)(r->read.end - r->read.first);
+
+	return request_is_reduce(r)
+		       ? r->read.stride * base_max_u64(coll_combine_depth(messages), 2)
+		       : base_max_u64(side_bytes(s), 1);
+}
+
 /* Sets where the result is written: to the program's memory, or, for reductions and buffers with
  * gaps, to an image. */
 static int set_place(struct rt_request *r)
@@ -194,14 +204,16 @@ static int set_place(struct rt_request *r)
 		return 0;
 	}
 	read->bytes = (uint32_t)s->parts[0].bytes;
-	if (!request_is_reduce(r))
+	if (request_is_reduce(r))
+		read->stride = base_round_up(base_max_u64(read->bytes, 1), BASE_CACHE_LINE);
+	else
 		read->parts = s->count > 1 ? s->parts : NULL;
 	if (!request_is_reduce(r) && !s->buf.unpack) {
 		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
 		return 0;
 	}
 	r->image = aligned_alloc(BASE_CACHE_LINE,
-				 base_round_up(base_max_u64(side_bytes(s), 1), BASE_CACHE_LINE));
+				 base_round_up(image_bytes(r, s), BASE_CACHE_LINE));
 	read->to = r->image;
 	return r->image ? 0 : -ENOMEM;
 }
@@ -220,7 +232,8 @@ static int begin(struct rt_request *r)
 	r->read = (struct mailbox_read){ .skip = -1 };
 	set_ranks(r, &r->read);
 	ret = set_place(r);
-	r->reduce = (struct mailbox_reduce){ combine, (void *)&r->call->reduce };
+	r->reduce = (struct mailbox_reduce){ combine, (void *)&r->call->reduce,
+					     coll_is_prefix(r->call->kind) };
 	r->read.reduce = request_is_reduce(r) ? &r->reduce : NULL;
 	r->read.next = r->read.first;
 	return ret ? ret : post(r);

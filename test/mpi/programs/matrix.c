@@ -123,7 +123,8 @@ static void set_call(void)
 	bool in_place = is_in_place_here(), scatters = now.kind == Scatter || now.kind == Scatterv;
 	int s, r;
 
-	*c = (struct call){ .type = now.type->type, .comm = comm, .root = now.root };
+	*c = (struct call){ .stype = now.type->type, .type = now.type->type, .comm = comm,
+			    .root = now.root };
 	if (now.op)
 		c->op = now.op->op;
 	set_shape(c, &s, &r);

@@ -25,17 +25,17 @@ struct call {
 	const void *send;
 	void *recv;
 	int scount, rcount, root; /* of one part */
-	MPI_Datatype type;
+	MPI_Datatype stype, type; /* of what is sent; of what is received or reduced */
 	MPI_Op op;
 	MPI_Comm comm;
 	struct list s, r;
 };
 
-#define MOVED(c) (c)->send, (c)->scount, (c)->type, (c)->recv, (c)->rcount, (c)->type
+#define MOVED(c) (c)->send, (c)->scount, (c)->stype, (c)->recv, (c)->rcount, (c)->type
 #define REDUCED(c) (c)->send, (c)->recv, (c)->rcount, (c)->type, (c)->op
-#define SENT_LIST(c) (c)->send, LIST((c)->s, counts), LIST((c)->s, displs), (c)->type
+#define SENT_LIST(c) (c)->send, LIST((c)->s, counts), LIST((c)->s, displs), (c)->stype
 #define GOT_LIST(c) (c)->recv, LIST((c)->r, counts), LIST((c)->r, displs), (c)->type
-#define SENT_ONE(c) (c)->send, (c)->scount, (c)->type
+#define SENT_ONE(c) (c)->send, (c)->scount, (c)->stype
 #define GOT_ONE(c) (c)->recv, (c)->rcount, (c)->type
 
 /* name, name of the nonblocking form, arguments up to the communicator. LIST(l, x): l.x, or l.x_c

@@ -353,4 +353,25 @@ BEHAVIOUR(allgatherv, 2) { run_all(each_allgatherv); }
 BEHAVIOUR(alltoallv, 2) { run_all(each_alltoallv); }
 BEHAVIOUR(alltoallw, 2) { run_all(each_alltoallw); }
 
+/* The root alone gives MPI_BOTTOM, which the others do not know. */
+BEHAVIOUR(elements_without_bytes_at_bottom, 2)
+{
+	int counts[MOST_RANKS], displs[MOST_RANKS], value = rank + 7;
+	MPI_Datatype nothing;
+
+	MPI_Type_contiguous(0, MPI_INT, &nothing);
+	MPI_Type_commit(&nothing);
+	for (int r = 0; r < size; r++) {
+		counts[r] = 3;
+		displs[r] = r;
+	}
+	for (int round = 0; round < 3; round++) {
+		MPI_Gatherv(&value, 3, nothing, rank ? &value : MPI_BOTTOM, counts, displs, nothing,
+			    0, MPI_COMM_WORLD);
+		MPI_Bcast(&value, 1, MPI_INT, round % size, MPI_COMM_WORLD);
+		EXPECT(value == 7);
+	}
+	MPI_Type_free(&nothing);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }

@@ -352,4 +352,38 @@ BEHAVIOUR(reduce_scatter_to_all_but_one, 2)
 	free(out);
 }
 
+static void add_second_pair(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+	const unsigned *from = in;
+	unsigned *to = inout;
+
+	(void)type;
+	for (int i = 0; i < *n; i++)
+		for (int k = 2 * i + 2; k < 2 * i + 4; k++)
+			to[k] += from[k];
+}
+
+/* Elements without gaps that lie behind the address by which they are known. */
+BEHAVIOUR(operation_of_the_program_on_displaced_elements, 2)
+{
+	enum { COUNT = 3000 };
+	static unsigned in[2 * COUNT + 2], out[2 * COUNT + 2];
+	MPI_Datatype pair, displaced;
+	MPI_Op add;
+
+	MPI_Type_contiguous(2, MPI_UNSIGNED, &pair);
+	MPI_Type_create_indexed_block(1, 1, (int[]){ 1 }, pair, &displaced);
+	MPI_Type_commit(&displaced);
+	MPI_Op_create(add_second_pair, 1, &add);
+	for (int i = 0; i < 2 * COUNT + 2; i++)
+		in[i] = (unsigned)(i + rank);
+	MPI_Allreduce(in, out, COUNT, displaced, add, MPI_COMM_WORLD);
+	EXPECT(!out[0] && !out[1]);
+	for (int i = 2; i < 2 * COUNT + 2 && !check_failed(); i++)
+		EXPECT(out[i] == (unsigned)(size * i + size * (size - 1) / 2));
+	MPI_Op_free(&add);
+	MPI_Type_free(&displaced);
+	MPI_Type_free(&pair);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }

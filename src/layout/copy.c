@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies from layout to layout, as many equal blocks at a time as both ends allow. */
+#include "layout/layout.h"
+
+/* A position in a packed form. */
+struct cursor {
+	const struct layout *layout; /* NULL: contiguous */
+	char *at;
+	uint64_t remaining; /* bytes of the block from `at` on */
+	uint64_t index[LAYOUT_LEVELS];
+};
+
+static void seek(struct cursor *c, const struct layout_end *end)
+{
+	const struct layout *l = end->layout;
+	uint64_t block, within;
+
+	c->layout = l;
+	if (!l) {
+		c->at = end->addr + end->at;
+		c->remaining = UINT64_MAX;
+		return;
+	}
+	block = end->at / l->block_bytes;
+	within = end->at % l->block_bytes;
+	c->at = end->addr + l->base + within;
+	c->remaining = l->block_bytes - within;
+	for (uint32_t i = 0; i < l->level_count; i++) {
+		c->index[i] = block % l->level[i].count;
+		block /= l->level[i].count;
+		c->at += (int64_t)c->index[i] * l->level[i].stride;
+	}
+}
+
+static bool is_at_block(const struct cursor *c)
+{
+	return c->layout && c->remaining == c->layout->block_bytes;
+}
+
+/* Blocks from this one on, a stride apart. */
+static uint64_t rows_from(const struct cursor *c)
+{
+	return is_at_block(c) && c->layout->level_count ? c->layout->level[0].count - c->index[0]
+							: 1;
+}
+
+static int64_t stride_of(const struct cursor *c)
+{
+	return c->layout && c->layout->level_count ? c->layout->level[0].stride : 0;
+}
+
+/* From the begin of a block, `rows` blocks on; at most to the begin of the next run of level 0. */
+static void skip_rows(struct cursor *c, uint64_t rows)
+{
+	const struct layout *l = c->layout;
+
+	for (uint32_t i = 0; i < l->level_count; i++, rows = 1) {
+		c->index[i] += rows;
+		c->at += (int64_t)rows * l->level[i].stride;
+		if (c->index[i] < l->level[i].count)
+			return;
+		c->at -= (int64_t)l->level[i].count * l->level[i].stride;
+		c->index[i] = 0;
+	}
+}
+
+/* Bytes on, at most to the end of the block. */
+static void skip_bytes(struct cursor *c, uint64_t bytes)
+{
+	c->at += bytes;
+	c->remaining -= bytes;
+	if (c->remaining || !c->layout)
+		return;
+	c->remaining = c->layout->block_bytes;
+	c->at -= c->remaining;
+	skip_rows(c, 1);
+}
+
+/* Blocks of `bytes` that can be copied from here on alike, and the distance between them. */
+static uint64_t count_rows(const struct cursor *c, uint64_t bytes, int64_t *out_stride)
+{
+	if (c->remaining == bytes) {
+		*out_stride = stride_of(c);
+		return rows_from(c);
+	}
+	*out_stride = (int64_t)bytes; /* rows of the other end lie in one block of this end */
+	return c->remaining / bytes;
+}
+
+static void skip(struct cursor *c, uint64_t block_bytes, uint64_t rows)
+{
+	if (is_at_block(c) && c->remaining == block_bytes)
+		skip_rows(c, rows);
+	else
+		skip_bytes(c, block_bytes * rows);
+}
+
+void layout_copy(const struct layout_end *dst, const struct layout_end *src, uint64_t bytes,
+		 enum base_copy_kernel kernel)
+{
+	struct cursor to, from;
+
+	seek(&to, dst);
+	seek(&from, src);
+	while (bytes) {
+		uint64_t block = base_min_u64(base_min_u64(to.remaining, from.remaining), bytes);
+		int64_t to_stride, from_stride;
+		uint64_t rows = base_min_u64(count_rows(&to, block, &to_stride),
+					     count_rows(&from, block, &from_stride));
+
+		rows = base_min_u64(rows, bytes / block);
+		os_copy_rows(to.at, to_stride, from.at, from_stride, block, rows, kernel);
+		skip(&to, block, rows);
+		skip(&from, block, rows);
+		bytes -= block * rows;
+	}
+}
