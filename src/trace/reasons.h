@@ -22,6 +22,9 @@
 #define TRACE_WHY_BARRIER "inside a node the host MPI's barrier is as fast"
 #define TRACE_WHY_NEW                                                                              \
 	"faster only in buffers that are used again, and some rank has not used its own again"
+#define TRACE_WHY_FIXED                                                                            \
+	"bits depend on who computes, and Sluice is not always faster: SLUICE_SUMS=any changes that"
+#define TRACE_WHY_HOST "SLUICE_SUMS=host: the bits of the result depend on who computes it"
 #define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
 #define TRACE_WHY_UNPAID                                                                           \
 	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"

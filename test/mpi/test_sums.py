@@ -63,5 +63,6 @@ def test_allreduces_as_by_the_host_mpi(name, get_mpi, runner):
 @pytest.mark.parametrize('decide', ['table', 'measure'])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_equal_calls_give_equal_bits(name, decide, get_mpi, runner):
-    env = {'SLUICE_DECIDE': decide, 'SLUICE_SUMS': 'fixed', 'fault': 'slow_sluice:all'}
+    env = {'SLUICE_DECIDE': decide, 'SLUICE_SUMS': 'fixed', 'fault': 'slow_sluice:all',
+           'coll:nonblocking': 'on'}
     run(runner, get_mpi(name), env=env)

@@ -248,7 +248,9 @@ static bool run(struct coll_args *args, int *rc)
 	if (!ret) {
 		bufrefs_close(&t);
 		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
-		return trace_rejected(args->timed ? TRACE_WHY_TIMED : TRACE_WHY_NEW);
+		return trace_rejected(!reduce_may_change(&t) ? TRACE_WHY_FIXED
+				      : args->timed	      ? TRACE_WHY_TIMED
+							      : TRACE_WHY_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
 	rt_trial_end(t.cs->rt);
