@@ -118,6 +118,10 @@ int os_own_folder(char *out, size_t cap);
  * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */
 int os_machine_text(char *out, size_t cap);
 
+/* Writes "file+0x1234", the place in a file that a process of the same user has loaded at the
+ * address. Returns: false: unknown. No malloc. */
+bool os_place_of(int pid, uintptr_t address, char *out, size_t cap);
+
 /* ---- address space ----------------------------------------------------------------------- */
 struct os_vma {
 	uint64_t start, end;    /* the mapping */
