@@ -67,8 +67,9 @@ struct base_option base_option_table[] = {
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
 	STRING("SLUICE_DECIDE", decide, "table",
-	       "What decides between Sluice and the host MPI: measure, times of the calls; table, "
-	       "figures of this kind of MPI; or a file of figures", SHARED),
+	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
+	       "measure:FILE keeps the results; table, figures of this kind of MPI; or FILE",
+	       SHARED),
 	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
 	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
 	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),

@@ -117,7 +117,7 @@ struct coll_buf {
 	void *addr;
 	uint64_t bytes;
 	bool is_shared; /* the bytes between the parts may change meanwhile */
-	/* by part: where its bytes lie, from the begin of the hull's first page on; NULL: unknown */
+	/* by part: where its bytes lie, from the first page of the hull on; NULL: unknown */
 	const struct layout *layouts;
 	void *hull; /* memory that holds all parts and their gaps */
 	uint64_t hull_bytes;

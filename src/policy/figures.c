@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Figures of host MPIs, line by line from host-mpi.tune. */
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
@@ -39,26 +42,59 @@ static int find_coll(const char *name, size_t length)
 	return -ENOENT;
 }
 
-static uint64_t *find_field(struct policy_figures *f, bool is_blocking, const char *name)
-{
-	const struct {
-		const char *name;
-		uint64_t *blocking, *nonblocking;
-	} fields[] = {
-		{ "again", &f->again, &f->nonblocking.again },
-		{ "always", &f->always, NULL },
-		{ "crowded_again", &f->crowded_again, NULL },
-		{ "crowded_always", &f->crowded_always, NULL },
-		{ "from", NULL, &f->nonblocking.from },
-		{ "to", NULL, &f->nonblocking.to },
-		{ "not_from", NULL, &f->nonblocking.not_from },
-		{ "not_to", NULL, &f->nonblocking.not_to },
-	};
+/* Names of the members, and where they are; 0: this form has no such figure. */
+#define BLOCKING(member)    (1 + offsetof(struct policy_figures, member))
+#define NONBLOCKING(member) (1 + offsetof(struct policy_figures, nonblocking.member))
+static const struct field {
+	const char *name;
+	size_t at[COLL_FORMS];
+} fields[] = {
+	{ "again", { BLOCKING(again), NONBLOCKING(again) } },
+	{ "always", { BLOCKING(always), 0 } },
+	{ "crowded_again", { BLOCKING(crowded_again), 0 } },
+	{ "crowded_always", { BLOCKING(crowded_always), 0 } },
+	{ "from", { 0, NONBLOCKING(from) } },
+	{ "to", { 0, NONBLOCKING(to) } },
+	{ "not_from", { 0, NONBLOCKING(not_from) } },
+	{ "not_to", { 0, NONBLOCKING(not_to) } },
+};
 
+static uint64_t *find_field(struct policy_figures *f, enum coll_form form, const char *name)
+{
 	for (size_t i = 0; i < BASE_ARRAY_LEN(fields); i++)
-		if (!strcmp(fields[i].name, name))
-			return is_blocking ? fields[i].blocking : fields[i].nonblocking;
+		if (!strcmp(fields[i].name, name) && fields[i].at[form])
+			return (uint64_t *)((char *)f + fields[i].at[form] - 1);
 	return NULL;
+}
+
+static void print_coll(const struct policy_figures *f, enum coll kind, enum coll_form form,
+		       FILE *out)
+{
+	char name[32];
+	size_t n = strlen(coll_names[kind]);
+
+	for (size_t i = 0; i <= n; i++)
+		name[i] = (char)tolower(coll_names[kind][i]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(fields); i++) {
+		uint64_t bytes;
+
+		if (!fields[i].at[form])
+			continue;
+		bytes = *(const uint64_t *)((const char *)f + fields[i].at[form] - 1);
+		fprintf(out, "%s%s.%s = ", form == COLL_NONBLOCKING ? "i" : "", name,
+			fields[i].name);
+		if (bytes == NEVER)
+			fprintf(out, "never\n");
+		else
+			fprintf(out, "%" PRIu64 "\n", bytes);
+	}
+}
+
+void policy_figures_print(const struct policy_figures figures[COLL_COUNT], FILE *out)
+{
+	for (enum coll kind = 0; kind < COLL_COUNT; kind++)
+		for (enum coll_form form = 0; form < COLL_FORMS; form++)
+			print_coll(&figures[kind], kind, form, out);
 }
 
 int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *name,
@@ -72,7 +108,8 @@ int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *na
 	name += !is_blocking;
 	kind = dot ? find_coll(name, (size_t)(dot - name)) : -ENOENT;
 	if (kind >= 0)
-		field = find_field(&figures[kind], is_blocking, dot + 1);
+		field = find_field(&figures[kind],
+				   is_blocking ? COLL_BLOCKING : COLL_NONBLOCKING, dot + 1);
 	if (!field)
 		return -ENOENT;
 	if (strcmp(value, "never") && strcmp(value, "all") && base_parse_bytes(value, &bytes))

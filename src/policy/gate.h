@@ -11,6 +11,8 @@
 #ifndef SLUICE_POLICY_GATE_H
 #define SLUICE_POLICY_GATE_H
 
+#include <stdio.h>
+
 #include "base/base.h"
 #include "coll/coll.h"
 
@@ -88,6 +90,8 @@ void policy_figures_begin(struct policy_figures figures[COLL_COUNT]);
 /* Sets the figure of one line: "bcast.again", "128K". Returns: 0, -ENOENT (name) or -EINVAL. */
 int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *name,
 		       const char *value);
+/* Writes the figures as lines of a file. */
+void policy_figures_print(const struct policy_figures figures[COLL_COUNT], FILE *out);
 /* Returns: a hash over all figures, on which ranks must agree. */
 uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT]);
 

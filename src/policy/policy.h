@@ -96,6 +96,8 @@ bool policy_reuse_was_right(const struct policy_reuse *r);
 #define POLICY_SIZE_CLASSES 12
 /* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 64 KiB on. */
 int policy_size_class(uint64_t bytes);
+/* Returns: the least size of a class. */
+uint64_t policy_class_bytes(int size_class);
 
 /* ---- trials ------------------------------------------------------------------------------ */
 

@@ -20,6 +20,11 @@ int policy_size_class(uint64_t bytes)
 	return class < POLICY_SIZE_CLASSES ? class : POLICY_SIZE_CLASSES - 1;
 }
 
+uint64_t policy_class_bytes(int size_class)
+{
+	return size_class ? (uint64_t)1 << (size_class + SIZES_FROM) : 1;
+}
+
 static struct backoff *backoff_of(struct policy_reuse *r)
 {
 	return r->is_admitted ? &r->admitting : &r->passing;

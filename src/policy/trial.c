@@ -78,7 +78,7 @@ static uint64_t cost_of(const struct policy_trial_result *r, enum policy_executo
 	return sum;
 }
 
-/* Exchanges of all sizes are one class. The times of a trial with long and short ones say little. */
+/* Exchanges of all sizes are one class. A trial with long and short ones says little. */
 static bool is_comparable(const struct policy_trial_result *r)
 {
 	uint64_t least = r->bytes[0], most = r->bytes[0];
@@ -87,7 +87,7 @@ static bool is_comparable(const struct policy_trial_result *r)
 		least = base_min_u64(least, r->bytes[i]);
 		most = base_max_u64(most, r->bytes[i]);
 	}
-	return most / 4 <= least;
+	return most <= least * 4;
 }
 
 static bool is_better(uint64_t cost, uint64_t than)

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rt/private.h"
 #include "trace/reasons.h"
@@ -10,13 +11,18 @@
 /* ---- the pool of copies ------------------------------------------------------------------ */
 
 #define POOL_EXTENTS 16
-#define POOL_EXTENT_BYTES ((uint64_t)16 << 20) /* the longest extent that stays in the pool */
+#define POOL_SHORT_BYTES ((uint64_t)16 << 20)
+#define POOL_LONG_BYTES ((uint64_t)256 << 20) /* most bytes of longer extents, all together */
+#define POOL_LONG_SHARE 16 /* and of them of all ranks: a part of the memory of the machine */
 
 static struct {
 	pthread_mutex_t lock;
 	struct region_extent extents[POOL_EXTENTS]; /* in the order of their last uses */
 	int n;
+	uint64_t long_bytes;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_long(const struct region_extent *e) { return e->bytes > POOL_SHORT_BYTES; }
 
 static struct region_extent pool_remove_locked(int i)
 {
@@ -35,35 +41,63 @@ static bool pool_get(uint64_t bytes, struct region_extent *out)
 	pthread_mutex_lock(&pool.lock);
 	for (int i = pool.n - 1; i >= 0 && !found; i--) {
 		found = pool.extents[i].bytes >= bytes && pool.extents[i].bytes <= most;
-		if (found)
-			*out = pool_remove_locked(i);
+		if (!found)
+			continue;
+		*out = pool_remove_locked(i);
+		pool.long_bytes -= is_long(out) ? out->bytes : 0;
 	}
 	pthread_mutex_unlock(&pool.lock);
 	return found;
 }
 
-/* Frees the extent, or the one that was unused for longest. */
+/* A call that packs more than the arena's own pool holds would get new pages each time. Assumes a
+ * rank for each CPU. */
+static uint64_t long_most(void)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES),
+		 cpus = (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+
+	return base_min_u64(pages / base_max_u64(cpus, 1) * OS_PAGE / POOL_LONG_SHARE,
+			    POOL_LONG_BYTES);
+}
+
+/* Removes the extent, a long one if only_long, that was unused for longest. */
+static void pool_drop_locked(bool only_long)
+{
+	struct region_extent oldest;
+	int i = 0;
+
+	while (only_long && !is_long(&pool.extents[i]))
+		i++;
+	oldest = pool_remove_locked(i);
+	pool.long_bytes -= is_long(&oldest) ? oldest.bytes : 0;
+	region_extent_put(&oldest);
+}
+
+/* Frees the extent, or those that were unused for longest. */
 static void pool_put(struct region_extent e)
 {
-	pthread_mutex_lock(&pool.lock);
-	if (e.bytes <= POOL_EXTENT_BYTES) {
-		struct region_extent oldest = { 0 };
+	uint64_t bytes = is_long(&e) ? e.bytes : 0, most = bytes ? long_most() : 0;
 
-		if (pool.n == POOL_EXTENTS)
-			oldest = pool_remove_locked(0);
-		pool.extents[pool.n++] = e;
-		e = oldest;
-	}
-	pthread_mutex_unlock(&pool.lock);
-	if (e.bytes)
+	if (bytes > most) {
 		region_extent_put(&e);
+		return;
+	}
+	pthread_mutex_lock(&pool.lock);
+	while (bytes && pool.long_bytes + bytes > most)
+		pool_drop_locked(true);
+	if (pool.n == POOL_EXTENTS)
+		pool_drop_locked(false);
+	pool.extents[pool.n++] = e;
+	pool.long_bytes += bytes;
+	pthread_mutex_unlock(&pool.lock);
 }
 
 void buffer_pool_fini(void)
 {
 	pthread_mutex_lock(&pool.lock);
 	while (pool.n)
-		region_extent_put(&pool.extents[--pool.n]);
+		pool_drop_locked(false);
 	pthread_mutex_unlock(&pool.lock);
 }
 

@@ -8,6 +8,7 @@
  * A communicator runs one trial at a time.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rt/coll/run.h"
@@ -95,26 +96,37 @@ static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N
 			   sizeof mine / sizeof(uint64_t));
 }
 
-static void report(const struct rt_comm *c, const struct trials_call *call)
-{
-	const struct policy_trial *t = &call->of->trial;
+#define TEXTS 64
 
-	if (c->rank)
-		return;
-	base_log(BASE_LOG_DEBUG, "rt",
-		 "trial of %s, %llu bytes, %d ranks: host MPI %llu us, Sluice %llu us%s: %s "
-		 "executes the next %u calls",
-		 call->name, (unsigned long long)call->bytes, c->size,
-		 (unsigned long long)policy_trial_us(t, BY_HOST, call->bytes),
-		 (unsigned long long)policy_trial_us(t, BY_SLUICE, call->bytes),
-		 t->needs_reuse ? " in memory that is not mapped yet" : "",
-		 t->is_for_sluice ? "Sluice" : "the host MPI", backoff_interval(&t->next));
+/* Writes a sentence for the log, and for the trace, which keeps it by its address. */
+static void report(const struct rt_comm *c, const struct trials_call *call, uint64_t begin_ns)
+{
+	static char texts[TEXTS][104];
+	static _Atomic uint32_t count;
+	const struct policy_trial *t = &call->of->trial;
+	uint32_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
+	/* of exchanges only the rate is known */
+	uint64_t bytes = call->bytes ? call->bytes : 1 << 20;
+	char size[32], *text = texts[n % TEXTS];
+
+	if (n >= TEXTS && trace_is_on())
+		return trace_activity("a trial of the host MPI and Sluice", begin_ns, 0);
+	base_format_bytes(bytes, size, sizeof size);
+	snprintf(text, sizeof texts[0], "trial of %s, %s%s: host MPI %llu us, Sluice %llu us%s: %s",
+		 call->name, call->bytes ? "" : "each ", size,
+		 (unsigned long long)policy_trial_us(t, BY_HOST, bytes),
+		 (unsigned long long)policy_trial_us(t, BY_SLUICE, bytes),
+		 t->needs_reuse ? " (new memory)" : "", t->is_for_sluice ? "Sluice" : "host MPI");
+	trace_activity(text, begin_ns, 0);
+	if (!c->rank)
+		base_log(BASE_LOG_DEBUG, "rt", "%s executes the next %u calls", text,
+			 backoff_interval(&t->next));
 }
 
 static int judge(struct rt_comm *c, const struct trials_call *call)
 {
 	struct policy_trial_result result = { 0 };
-	uint64_t begins[2 * N];
+	uint64_t begins[2 * N], begin_ns = trace_activity_begin();
 	struct sums sums;
 	int ret = find_begins(c, begins);
 
@@ -129,7 +141,8 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 	result.is_valid = !sums.without_clock;
 	policy_trial_judge(&call->of->trial, &result);
 	base_count(BASE_CTR_TRIALS, 1);
-	report(c, call);
+	learned_note(call->kind, call->bytes, call->of->trial.is_for_sluice);
+	report(c, call, begin_ns);
 	return 0;
 }
 

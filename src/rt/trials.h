@@ -21,6 +21,13 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call);
 /* Counts an admitted call, and whether peers had its memory mapped. */
 void trials_count(struct rt_comm *c, bool is_mapped);
 
+/* ---- learned.c --------------------------------------------------------------------------- */
+
+/* Keeps the result of a trial. */
+void learned_note(enum coll kind, uint64_t bytes, bool is_for_sluice);
+/* Writes figures[COLL_COUNT], as the trials have changed them, to a file for this host MPI. */
+void learned_write(const char *path, const char *mpi, const struct policy_figures *figures);
+
 /* ---- admit.c ----------------------------------------------------------------------------- */
 
 /* As trials_admit(), while all ranks reuse their buffers. */

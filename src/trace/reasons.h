@@ -22,11 +22,14 @@
 #define TRACE_WHY_BARRIER "inside a node the host MPI's barrier is as fast"
 #define TRACE_WHY_NEW                                                                              \
 	"faster only in buffers that are used again, and some rank has not used its own again"
+#define TRACE_WHY_FIXED                                                                            \
+	"bits depend on who computes, and Sluice is not always faster: SLUICE_SUMS=any changes that"
+#define TRACE_WHY_HOST "SLUICE_SUMS=host: the bits of the result depend on who computes it"
 #define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
 #define TRACE_WHY_UNPAID                                                                           \
 	"setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE"
 #define TRACE_WHY_EXCHANGE                                                                         \
-	"ranks do not know each other's sizes, and trials (SLUICE_DECIDE) are for the host MPI so far"
+	"ranks do not know each other's sizes, and no trial (SLUICE_DECIDE) was for Sluice"
 #define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"
 #define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
 #define TRACE_WHY_NOT_SERVED                                                                       \

@@ -337,7 +337,7 @@ void tune_shipped_path(char *out, size_t cap)
 	join(prefix, TUNE_DATADIR, SHIPPED_NAME, out, cap);
 }
 
-void tune_load_shipped(const char *library_version,
+void tune_load_figures(const char *path, const char *library_version,
 		       int (*set)(void *arg, const char *name, const char *value), void *arg,
 		       struct tune_result *out)
 {
@@ -347,10 +347,13 @@ void tune_load_shipped(const char *library_version,
 			    .arg = arg,
 			    .has_sections = true,
 			    .needed = 1u << HEAD_FORMAT | 1u << HEAD_MPI };
-	char path[PATH_MAX];
+	char shipped[PATH_MAX];
 
 	*out = (struct tune_result){ .state = TUNE_ABSENT };
-	tune_shipped_path(path, sizeof path);
+	if (!path) {
+		tune_shipped_path(shipped, sizeof shipped);
+		path = shipped;
+	}
 	if (!load_path(&r, path)) {
 		snprintf(out->path, sizeof out->path, "%s", path);
 		refuse(out, "it does not exist");

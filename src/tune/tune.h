@@ -58,12 +58,12 @@ struct tune_result {
  */
 void tune_load(const char *mpi, struct tune_result *out);
 /*
- * Reads the figures of host MPIs that the package ships (policy/host-mpi.tune), a file of this
- * syntax with a section for each kind of MPI. A section begins with "mpi PATTERN"; the first
- * section whose pattern matches the whole text of MPI_Get_library_version is in force. set() gets
- * each line of that section; tune_load_shipped() refuses the file when set() does not return 0.
+ * Reads figures of host MPIs: path; NULL: those that the package ships (policy/host-mpi.tune). A
+ * file of this syntax with a section for each kind of MPI. A section begins with "mpi PATTERN"; the
+ * first whose pattern matches the whole text of MPI_Get_library_version is in force. set() gets
+ * each line of that section; tune_load_figures() refuses the file when set() does not return 0.
  */
-void tune_load_shipped(const char *library_version,
+void tune_load_figures(const char *path, const char *library_version,
 		       int (*set)(void *arg, const char *name, const char *value), void *arg,
 		       struct tune_result *out);
 /* Writes the path of the shipped file, beside libsluice or the calling program. */

@@ -61,6 +61,11 @@ static void map_end(const struct xfer_view *v, struct xfer_end *e, enum xfer_vie
 	e->hi = base_min_u64(sub_floor(d->bytes - d->tail, e->off), v->plan.bytes);
 }
 
+static bool is_typed(const struct xfer_view *v)
+{
+	return xfer_is_typed(&v->src) || xfer_is_typed(&v->dst);
+}
+
 /* Can this process copy the edges too? */
 static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool dst_is_normal)
 {
@@ -68,12 +73,8 @@ static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool d
 		return true;
 	return v->plan.edges == XFER_EDGES_ENDS &&
 	       (src_is_normal ||
-		(dst_is_normal && node_can_read(v->group, v->dst.rank, v->src.rank)));
-}
-
-static bool is_typed(const struct xfer_view *v)
-{
-	return xfer_is_typed(&v->src) || xfer_is_typed(&v->dst);
+		(dst_is_normal && !is_typed(v) &&
+		 node_can_read(v->group, v->dst.rank, v->src.rank)));
 }
 
 static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)

@@ -51,6 +51,36 @@ def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
     assert 75 * ranks <= total['alltoall_admitted'] <= 90 * ranks, total
 
 
+@pytest.mark.parametrize('slow, line, calls', [('slow_host', 'bcast.again = 262144', 100),
+                                               ('slow_sluice', 'bcast.again = never', 0)])
+def test_decide_as_an_earlier_run(slow, line, calls, get_mpi, with_sluice, tmp_path):
+    """A run writes what its trials have shown; a later one has no trials, and the same decisions."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi, figures = get_mpi('mpich'), tmp_path / 'my.figures'
+    run(mpi, 2, ['one_kind'], with_sluice, tmp_path,
+        env={'SLUICE_DECIDE': f'measure:{figures}', 'fault': f'{slow}:all'})
+    assert f'\n{line}\n' in figures.read_text()
+    later = tmp_path / 'later'
+    later.mkdir()
+    total = run(mpi, 2, ['one_kind'], with_sluice, later, env={'SLUICE_DECIDE': str(figures)})
+    assert total['bcast_admitted'] == calls * 2 and not total['trials'], total
+
+
+@pytest.mark.parametrize('text, why', [(None, 'it does not exist'), ('hello\n', 'it is not a tune file'),
+                                       ('sluice-tune 1\nmpi *\nbcast.again = soon\n', 'bcast.again'),
+                                       ('sluice-tune 1\nmpi Other*\nbcast.again = 1M\n', 'this MPI')])
+def test_decide_by_a_bad_file(text, why, get_mpi, with_sluice, tmp_path):
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi, figures = get_mpi('mpich'), tmp_path / 'my.figures'
+    if text:
+        figures.write_text(text)
+    result = mpi.launch(2, mpi.build('decide.c'), 'one_kind', env={'SLUICE_DECIDE': str(figures)})
+    assert result.status == 0 and 'ok one_kind' in result.out, result.explain()
+    assert result.err.count('SLUICE_DECIDE') == 2 and why in result.err, result.explain()
+
+
 def test_decide_without_a_common_clock(get_mpi, with_sluice, tmp_path):
     """One rank's clock is an hour ahead: the figures decide, for Sluice."""
     if not with_sluice:

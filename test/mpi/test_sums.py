@@ -9,7 +9,7 @@ from support.behaviours import behaviours
 PROGRAM = 'sums.c'
 RANKS = 4
 NAMES = [name for name, _ in behaviours(PROGRAM)]
-ALL = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
+ALL = {'SLUICE_SUMS': 'fixed', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
        **{f'coll:{kind}': 'on' for kind in ['allreduce', 'reduce', 'reduce_scatter', 'scan', 'nonblocking']}}
 LIKE_HOST = ['allreduce', 'allreduce_in_place', 'iallreduce', 'floats', 'operation_of_the_program']
 WAYS = {
@@ -58,3 +58,11 @@ def test_allreduces_as_by_the_host_mpi(name, get_mpi, runner):
     mpi = get_mpi(name)
     plain, ours = said(run(runner, mpi, sluice=False)), said(run(runner, mpi, env=ALL))
     assert {n: ours[n] for n in LIKE_HOST} == {n: plain[n] for n in LIKE_HOST}
+
+
+@pytest.mark.parametrize('decide', ['table', 'measure'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_equal_calls_give_equal_bits(name, decide, get_mpi, runner):
+    env = {'SLUICE_DECIDE': decide, 'SLUICE_SUMS': 'fixed', 'fault': 'slow_sluice:all',
+           'coll:nonblocking': 'on'}
+    run(runner, get_mpi(name), env=env)

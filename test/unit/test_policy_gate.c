@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls are admitted: by options, by the figures that the package ships, by size. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "policy/gate.h"
@@ -33,7 +35,7 @@ static void load(const char *mpi, struct policy_figures out[COLL_COUNT])
 	struct tune_result found;
 
 	policy_figures_begin(out);
-	tune_load_shipped(mpi, set, out, &found);
+	tune_load_figures(NULL, mpi, set, out, &found);
 	if (found.state != TUNE_IN_FORCE)
 		unit_fail(__FILE__, __LINE__, "%s: %s", found.path, found.reason);
 }
@@ -93,6 +95,26 @@ UNIT_TEST(shipped_figures_are_of_the_host_mpi_by_its_version)
 		CHECK_EQ(policy_figures_hash(found), policy_figures_hash(figures[cases[i].like]));
 	}
 	CHECK(policy_figures_hash(figures[MPICH]) != policy_figures_hash(figures[OPEN_MPI]));
+}
+
+UNIT_TEST(printed_figures_are_read_alike)
+{
+	struct policy_figures f[COLL_COUNT];
+	char *text = NULL, *line, *rest, *end;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	begin();
+	policy_figures_print(figures[MPICH], out);
+	fclose(out);
+	policy_figures_begin(f);
+	for (rest = text; (line = strsep(&rest, "\n")) && *line;) {
+		end = strstr(line, " = ");
+		*end = '\0';
+		CHECK_EQ(policy_figures_set(f, line, end + 3), 0);
+	}
+	CHECK_EQ(policy_figures_hash(f), policy_figures_hash(figures[MPICH]));
+	free(text);
 }
 
 UNIT_TEST(a_line_of_the_figures_that_says_nothing_is_refused)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "rt/buffer.h"
 #include "region/region.h"
 #include "rt/pieces.h"
 #include "unit.h"
@@ -154,3 +155,32 @@ static void line_of_two(struct ranks *r)
 }
 
 UNIT_TEST(a_part_without_a_source_stays_as_it_is) { ranks_run(2, NULL, line_of_two, NULL); }
+
+/* ---- the pool of copies ------------------------------------------------------------------ */
+
+static void open_and_close(struct ranks *r)
+{
+	enum { LONG = 40 << 20 };
+	const struct coll_part part = { 0, LONG };
+	static char memory[LONG];
+	struct coll_side side = { { .addr = memory, .bytes = LONG }, &part, 1 };
+	struct buffer b;
+
+	CHECK_EQ(region_init(), 0);
+	CHECK_EQ(buffer_open(&b, &side, LONG, BUFFER_COPY), 0);
+	b.addr[LONG / 2] = 44;
+	buffer_close(&b, NULL);
+	CHECK_EQ(buffer_open(&b, &side, LONG, BUFFER_COPY), 0);
+	CHECK_EQ(b.addr[LONG / 2], 44); /* in the same pages */
+	buffer_close(&b, NULL);
+	buffer_pool_fini();
+	CHECK_EQ(buffer_open(&b, &side, LONG, BUFFER_COPY), 0);
+	CHECK_EQ(b.addr[LONG / 2], 0); /* in new pages */
+	buffer_close(&b, NULL);
+	buffer_pool_fini();
+}
+
+UNIT_TEST(a_long_copy_has_the_pages_of_the_last_one)
+{
+	ranks_run(1, (char *[]){ "SLUICE_TEST=region_pool=0", NULL }, open_and_close, NULL);
+}

@@ -32,6 +32,7 @@ static uint8_t reach_table[RANKS * RANKS];
 static _Alignas(64) char ring[XFER_RING_BYTES];
 static _Alignas(64) char edges[2 * XFER_EDGE_BYTES];
 static struct xfer transfer;
+static struct layout layouts[2]; /* of the ends; no block: not typed */
 
 struct shape {
 	bool mapped;
@@ -140,8 +141,10 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 
 	*t = (struct trial){ .tag = ++tag };
 	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC,
-				    .edges = inline_edges ? edges : NULL };
-	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, .edges = NULL };
+				    .edges = inline_edges ? edges : NULL,
+				    .layout = layouts[SRC] };
+	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST, .edges = NULL,
+				    .layout = layouts[DST] };
 	memset(reach_table, 0, sizeof reach_table);
 	reach_table[DST * RANKS + SRC] |= reach->can_read ? 1 : 0;
 	reach_table[SRC * RANKS + DST] |= reach->can_write ? 2 : 0;
@@ -320,6 +323,110 @@ UNIT_TEST(plan_puts_each_byte_in_its_place_for_all_kinds_of_ends)
 		memory_unmake(&memory[r]);
 }
 
+/* ---- typed ends -------------------------------------------------------------------------- */
+
+static const struct shape whole = { true, 4096, BUFFER_BYTES - 4096 };
+
+/* Rows of a matrix, or columns backwards; 6000 bytes in 24000. */
+static struct layout make_layout(unsigned which_one)
+{
+	struct layout l = layout_block(which_one == 2 ? 23900 : 100, which_one == 2 ? 8 : 60);
+
+	if (!which_one)
+		return (struct layout){ 0 };
+	if (which_one == 2) {
+		CHECK(!layout_repeat(&l, 25, -930));
+		CHECK(!layout_repeat(&l, 30, -24));
+	} else {
+		CHECK(!layout_repeat(&l, 100, 240));
+	}
+	return l;
+}
+
+static struct layout_end place_of(const struct xfer_end *e, char *buffer)
+{
+	if (xfer_is_typed(e))
+		return (struct layout_end){ buffer, &e->layout, e->off };
+	return (struct layout_end){ buffer, NULL, e->off };
+}
+
+static void try_typed(const struct shape *src, const struct shape *dst, unsigned bits,
+		      enum order order)
+{
+	const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
+	struct part part = { 0, 0, 5990 };
+	static char want[BUFFER_BYTES];
+	struct layout_end to, from;
+	struct trial t;
+
+	if (!clamp_part(src, dst, &part))
+		return;
+	part.dst_off = layouts[DST].block_bytes ? 6 : 0;
+	part.bytes -= base_min_u64(part.bytes, layouts[DST].block_bytes ? 6 : 0);
+	fill();
+	memset(want, 0x55, sizeof want);
+	trial_make(&t, src, dst, &part, &reach, bits & 8);
+	check_plan(&t, &part);
+	HOLDS(t.plan.way == XFER_DIRECT);
+	carry_out(&t, order);
+	HOLDS(xfer_is_done(&transfer, t.tag, t.plan.total));
+	to = place_of(&t.dst, want + dst->start);
+	from = place_of(&t.src, fresh + src->start);
+	layout_copy(&to, &from, part.bytes, BASE_COPY_PLAIN);
+	HOLDS(!memcmp(memory[DST].buffer, want, BUFFER_BYTES));
+}
+
+UNIT_TEST(movers_copy_from_and_to_typed_ends)
+{
+	struct base_options saved = base_opt;
+
+	base_opt.xfer_fragment_bytes = 4096;
+	for (int r = 0; r < 2; r++) {
+		memory_make(&memory[r]);
+		peers[r] = (struct node_peer){ .base = memory[r].arena,
+					       .bytes = BUFFER_BYTES,
+					       .pid = getpid() };
+	}
+	for (unsigned kinds = 1; kinds < 9; kinds++)
+		for (unsigned other = 0; other < BASE_ARRAY_LEN(shapes); other++)
+			for (unsigned bits = 0; bits < 16; bits++) {
+				unsigned s = kinds % 3, d = kinds / 3;
+
+				snprintf(which, sizeof which, "src %u dst %u other %u reach %u", s,
+					 d, other, bits);
+				layouts[SRC] = make_layout(s);
+				layouts[DST] = make_layout(d);
+				try_typed(s ? &whole : &shapes[other], d ? &whole : &shapes[other],
+					  bits, (enum order)((kinds + other + bits) % ORDERS));
+			}
+	layouts[SRC] = layouts[DST] = (struct layout){ 0 };
+	base_opt = saved;
+	for (int r = 0; r < 2; r++)
+		memory_unmake(&memory[r]);
+}
+
+UNIT_TEST(a_layout_that_leaves_its_region_is_no_end_of_a_transfer)
+{
+	struct xfer_end e = { .desc = { .bytes = 24000, .flags = REGION_DESC_MAPPED },
+			      .layout = make_layout(1) };
+
+	CHECK(xfer_end_is_valid(&e, 6000));
+	CHECK(!xfer_end_is_valid(&e, 6001));
+	e.desc.bytes = 23919;
+	CHECK(!xfer_end_is_valid(&e, 6000));
+	e.desc.bytes = 24000;
+	e.layout.base = -1;
+	CHECK(!xfer_end_is_valid(&e, 6000));
+	e.layout = make_layout(1);
+	e.desc.head = 1; /* movers do not know which packed bytes these are */
+	CHECK(!xfer_end_is_valid(&e, 6000));
+	e.desc.head = 0;
+	e.desc.flags = 0;
+	CHECK(!xfer_end_is_valid(&e, 6000));
+	e.layout = (struct layout){ 0 };
+	CHECK(xfer_end_is_valid(&e, 6000));
+}
+
 static void check_cut(uint64_t lo, uint64_t bytes)
 {
 	struct xfer_plan p = { .lo = lo, .hi = lo + bytes, .bytes = lo + bytes + 5 };
@@ -399,10 +506,10 @@ UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
 {
 	static const uint32_t sides[] = { 0, 1, 4095 };
 	static const uint64_t offs[] = { 0, 1, 4095, 4096, 9000 };
-	struct xfer_end ends[2 * 9 * 5];
+	struct xfer_end ends[2 * 9 * 5 + 1];
 	unsigned count = 0;
 
-	for (unsigned k = 0; k < BASE_ARRAY_LEN(ends); k++) {
+	for (unsigned k = 0; k < 2 * 9 * 5; k++) {
 		struct region_desc d = { .head = sides[k / 2 % 3], .tail = sides[k / 6 % 3] };
 
 		d.bytes = d.head + 3 * OS_PAGE + d.tail;
@@ -412,6 +519,8 @@ UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
 			d.head = d.tail = 0;
 		ends[count++] = (struct xfer_end){ .desc = d, .off = offs[k / 18] };
 	}
+	ends[count++] = (struct xfer_end){ .desc = { .bytes = 24000, .flags = REGION_DESC_MAPPED },
+					   .layout = make_layout(2) };
 	for (unsigned s = 0; s < count; s++)
 		for (unsigned d = 0; d < count; d++)
 			for (unsigned bits = 0; bits < 16; bits++) {

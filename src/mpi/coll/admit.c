@@ -242,13 +242,15 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
-	if (rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+	if (reduce_may_change(&t) && rt_trial_passes(t.cs->rt, args->kind, t.bytes))
 		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
 		args->timed = rt_trial_is_timed(t.cs->rt) ? t.cs->rt : NULL;
-		return trace_rejected(args->timed ? TRACE_WHY_TIMED : TRACE_WHY_NEW);
+		return trace_rejected(!reduce_may_change(&t) ? TRACE_WHY_FIXED
+				      : args->timed	      ? TRACE_WHY_TIMED
+							      : TRACE_WHY_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
 	rt_trial_end(t.cs->rt);
@@ -321,7 +323,7 @@ bool coll_execute(struct coll_args *args, int *rc)
 	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
-	if (gate->is_measured && coll_is_local(args->kind) && 
+	if (gate->is_measured && coll_is_local(args->kind) &&
 	    coll_exchange_passes(args, rc)) {
 		trace_rejected(TRACE_WHY_EXCHANGE);
 		return *rc;

@@ -291,15 +291,7 @@ bool bufrefs_check(struct coll_op *t)
 
 /* ---- parts ------------------------------------------------------------------------------- */
 
-/* Element counts and places of a side's parts, in whatever form the call gives them. */
-struct piece {
-	MPI_Count count;
-	__int128 at; /* bytes from the buffer's address to the first element */
-	MPI_Datatype type;
-	struct types_shape shape;
-};
-
-static int piece_get(const struct bufref *s, int i, struct piece *out)
+int bufref_piece(const struct bufref *s, int i, struct bufref_piece *out)
 {
 	const struct arg_buf *g = s->given;
 
@@ -354,12 +346,12 @@ static bool prepare_hull(struct bufref *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
 	bool is_apart = false;
-	struct piece p;
+	struct bufref_piece p;
 
 	for (int i = 0; i < s->n; i++) {
 		__int128 begin, bytes;
 
-		if (piece_get(s, i, &p))
+		if (bufref_piece(s, i, &p))
 			return false;
 		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
 		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
@@ -418,7 +410,7 @@ static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 
 static int prepare_packs(struct bufref *s, struct coll_side *out)
 {
-	struct piece p;
+	struct bufref_piece p;
 	uint64_t at = 0;
 	int ret = 0;
 
@@ -430,7 +422,7 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 	for (int i = 0; i < s->n && !ret; i++) {
 		struct coll_buf buf;
 
-		ret = piece_get(s, i, &p);
+		ret = bufref_piece(s, i, &p);
 		s->parts[i] = (struct coll_part){ at, 0 };
 		if (ret || !p.count)
 			continue;
@@ -443,78 +435,6 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
 				    .unpack = packs_write, .ctx = &s->packs };
 	return ret;
-}
-
-/* ---- layouts of the parts ---------------------------------------------------------------- */
-
-/* Where part i lies in this process. */
-static int absolute_layout(const struct bufref *s, int i, struct layout *out)
-{
-	uintptr_t at = (uintptr_t)s->given->at;
-	MPI_Count count;
-	struct piece p;
-
-	*out = (struct layout){ 0 };
-	if (!s->parts[i].bytes)
-		return 0;
-	if (s->packs.of) {
-		if (piece_get(s, i, &p))
-			return -EINVAL;
-		return pack_layout(&p.shape, at + (uintptr_t)p.at, p.count, out);
-	}
-	count = (MPI_Count)s->parts[i].bytes / s->shape.size;
-	at += (uintptr_t)((MPI_Count)s->parts[i].off / s->shape.size * s->shape.extent);
-	return pack_layout(&s->shape, at, count, out);
-}
-
-struct hull {
-	int64_t lo, hi;
-	struct layout all; /* the bytes of all parts; valid while it is dense */
-	bool is_dense;
-};
-
-static bool hull_add(struct hull *h, const struct layout *part)
-{
-	struct layout sorted = layout_sorted(part);
-	int64_t lo, hi;
-
-	if (layout_bounds(part, &lo, &hi))
-		return false;
-	if (h->lo == h->hi) {
-		*h = (struct hull){ lo, hi, sorted, true };
-		return true;
-	}
-	h->lo = lo < h->lo ? lo : h->lo;
-	h->hi = hi > h->hi ? hi : h->hi;
-	h->is_dense = h->is_dense && layout_join(&h->all, &sorted);
-	return true;
-}
-
-/* Adds the layouts of all parts, from the first page of their hull on, to a packed form. Without memory for
- * them, or when a part has none, the buffer stays packed. */
-static void add_layouts(struct bufref *s, struct coll_side *out)
-{
-	struct hull h = { 0 };
-	bool ok = true;
-
-	if (!out->buf.pack)
-		return;
-	s->layouts = malloc((size_t)out->count * sizeof(*s->layouts));
-	for (int i = 0; s->layouts && ok && i < out->count; i++) {
-		ok = !absolute_layout(s, i, &s->layouts[i]);
-		if (ok && s->parts[i].bytes)
-			ok = hull_add(&h, &s->layouts[i]);
-	}
-	if (!s->layouts || !ok || h.lo == h.hi ||
-	    os_is_device_memory((void *)(uintptr_t)h.lo, (uint64_t)(h.hi - h.lo)))
-		return;
-	for (int i = 0; i < out->count; i++)
-		if (s->parts[i].bytes)
-			s->layouts[i].base -= (int64_t)base_round_down((uint64_t)h.lo, OS_PAGE);
-	out->buf.layouts = s->layouts;
-	out->buf.hull = (void *)(uintptr_t)h.lo;
-	out->buf.hull_bytes = (uint64_t)(h.hi - h.lo);
-	out->buf.is_shared = !h.is_dense || !layout_is_dense(&h.all);
 }
 
 /* ---- preparation ------------------------------------------------------------------------- */
@@ -556,7 +476,7 @@ static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *o
 	int ret = prepare_parts(t, s, out);
 
 	if (!ret && !coll_is_reduce(t->args.kind))
-		add_layouts(s, out);
+		bufref_add_layouts(s, out);
 	return ret;
 }
 

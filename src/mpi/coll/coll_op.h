@@ -16,6 +16,7 @@
  *
  *   admit.c       the steps above     bufrefs.c   what a rank sends and receives
  *   comm_state.c  communicators       reduce.c    what a reduction computes
+ *                                     layouts.c   where datatypes with gaps lie
  */
 #ifndef SLUICE_MPI_COLL_H
 #define SLUICE_MPI_COLL_H
@@ -177,6 +178,21 @@ uint64_t args_message_bytes(const struct coll_args *args);
 /* Returns: bytes of the rank's message in a valid call; where ranks share no size, of all that the
  * rank sends (of a scatter: receives); 0: unknown. */
 uint64_t args_own_bytes(const struct coll_args *args);
+
+/* Part i of a list. Returns: 0 or -errno. */
+struct bufref_piece {
+	MPI_Count count;
+	__int128 at; /* bytes from the buffer's address to the first element */
+	MPI_Datatype type;
+	struct types_shape shape;
+};
+int bufref_piece(const struct bufref *s, int i, struct bufref_piece *out);
+
+/* ---- layouts.c --------------------------------------------------------------------------- */
+
+/* Adds the layouts of all parts, from the first page of their hull on, to a packed form. Without
+ * memory for them, or when a part has none, the buffer has a packed form only. */
+void bufref_add_layouts(struct bufref *s, struct coll_side *out);
 
 /* ---- reduce.c ---------------------------------------------------------------------------- */
 

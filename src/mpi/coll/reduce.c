@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"
 #include "os/os.h"
+#include "trace/reasons.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* bytes; no predefined datatype is larger */
@@ -121,7 +122,7 @@ bool reduce_check(struct coll_op *t)
 		return false;
 	t->reduce.is_exact = is_exact(t);
 	return !policy_leaves_to_host(base_opt.sums, t->reduce.is_exact) ||
-	       trace_rejected("SLUICE_SUMS=host: its bits depend on the order of the ranks");
+	       trace_rejected(TRACE_WHY_HOST);
 }
 
 /* ---- computed by the host MPI ------------------------------------------------------------ */

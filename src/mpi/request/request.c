@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "mpi/request/request.h"
+#include "trace/reasons.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
@@ -434,7 +435,7 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 		return "only its own rank can call the user-defined reduction";
 	if (!reduce_may_change(&r->op) &&
 	    (cs->has_passed_inexact || policy_admit(gate, r->op.bytes) == ADMIT_REUSED))
-		return "SLUICE_SUMS=fixed: the host MPI has executed such calls before";
+		return TRACE_WHY_FIXED;
 	if (policy_admit(gate, r->op.bytes) == ADMIT_REUSED && !admit_reused(r))
 		return "faster only in buffers that are used again, and no blocking collective has "
 		       "agreed on it yet";

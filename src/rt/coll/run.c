@@ -9,7 +9,8 @@ static void complete_pending(const struct coll_side *side)
 	if (side->count && !side->buf.pack)
 		rt_complete_range(side->buf.addr, side->buf.bytes);
 	else if (side->count && side->buf.layouts) /* whole pages: see find_pages() */
-		rt_complete_range((char *)side->buf.hull - OS_PAGE, side->buf.hull_bytes + 2 * OS_PAGE);
+		rt_complete_range((char *)side->buf.hull - OS_PAGE,
+				  side->buf.hull_bytes + 2 * OS_PAGE);
 	else if (side->count)
 		rt_complete_all();
 }

@@ -11,6 +11,7 @@
 
 #include "rt/private.h"
 #include "rt/requests.h"
+#include "rt/trials.h"
 #include "sluice/sluice.h"
 #include "tune/tune.h"
 #include "worker/worker.h"
@@ -26,11 +27,22 @@ static struct policy_figures figures[COLL_COUNT]; /* of the host MPI */
 static char problems[2048 + PATH_MAX];
 static char host_mpi[TUNE_MPI_BYTES]; /* "MPICH 5.0.2" */
 
+/* SLUICE_DECIDE: table, measure, measure:FILE or FILE. */
+#define MEASURE "measure"
+
+static bool decides_by_trials(void)
+{
+	size_t n = strlen(MEASURE);
+
+	return !strncmp(base_opt.decide, MEASURE, n) &&
+	       (!base_opt.decide[n] || base_opt.decide[n] == ':');
+}
+
 struct policy_options rt_policy_options(void)
 {
 	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
 				    .hier = base_opt.hier,
-				    .measures = !strcmp(base_opt.decide, "measure") };
+				    .measures = decides_by_trials() };
 
 	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
 	return o;
@@ -98,13 +110,44 @@ static int set_figure(void *arg, const char *name, const char *value)
 	return policy_figures_set(arg, name, value);
 }
 
-/* The figures of this host MPI, which all ranks must have alike. */
-static void load_figures(const char *library_version)
+/* Returns: the file of the run's results; NULL: none. */
+static const char *learned_path(void)
+{
+	const char *colon = decides_by_trials() ? strchr(base_opt.decide, ':') : NULL;
+
+	return colon && colon[1] ? colon + 1 : NULL;
+}
+
+/* The file that the user names. Returns: whether it is in force. */
+static bool load_chosen_figures(const char *library_version)
 {
 	struct tune_result found;
 
+	if (decides_by_trials() || !strcmp(base_opt.decide, "table"))
+		return false;
 	policy_figures_begin(figures);
-	tune_load_shipped(library_version, set_figure, figures, &found);
+	tune_load_figures(base_opt.decide, library_version, set_figure, figures, &found);
+	if (found.state == TUNE_IN_FORCE && !found.values) {
+		found.state = TUNE_REFUSED;
+		snprintf(found.reason, sizeof found.reason, "it has no figures for this MPI");
+	}
+	if (found.state != TUNE_IN_FORCE)
+		snprintf(problems + strlen(problems), sizeof problems - strlen(problems),
+			 "sluice: SLUICE_DECIDE: %s is not used: %s; a run with "
+			 "SLUICE_DECIDE=measure:FILE writes such a file\n",
+			 base_opt.decide, found.reason);
+	return found.state == TUNE_IN_FORCE;
+}
+
+/* The figures of this host MPI, which all ranks must have alike. */
+static void load_figures(const char *library_version)
+{
+	struct tune_result found = { .state = TUNE_IN_FORCE };
+
+	if (!load_chosen_figures(library_version)) {
+		policy_figures_begin(figures);
+		tune_load_figures(NULL, library_version, set_figure, figures, &found);
+	}
 	if (found.state != TUNE_IN_FORCE) {
 		policy_figures_init(figures);
 		base_log(BASE_LOG_WARN, "rt", "%s: %s; only large calls are admitted", found.path,
@@ -203,6 +246,8 @@ void rt_stop(void)
 		return;
 	}
 	rt_complete_all();
+	if (learned_path() && !base_log_rank())
+		learned_write(learned_path(), host_mpi, figures);
 	switch_off();
 	buffer_pool_fini();
 	guard_fini();

@@ -175,6 +175,20 @@ BEHAVIOUR(iallreduce_short, 2)
 	check_order(-1, 0, count);
 }
 
+static void iscan(void)
+{
+	MPI_Iscan(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	MPI_Barrier(MPI_COMM_WORLD); /* connects the communicator */
+}
+
+BEHAVIOUR(iscan, 2)
+{
+	count = N;
+	repeat(iscan, N);
+	check_order(rank, 0, N);
+}
+
 static MPI_Op own;
 
 static void by_own(void) { MPI_Allreduce(in, out, N, MPI_DOUBLE, own, MPI_COMM_WORLD); }
@@ -244,6 +258,30 @@ BEHAVIOUR(whole_numbers, 2)
 		MPI_Allreduce(from, to, N, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
 	}
 	check_say("%016llx", (unsigned long long)hash(to, sizeof to));
+}
+
+/* Both kinds of calls have one size. The choice for the whole numbers may change meanwhile. */
+BEHAVIOUR(beside_whole_numbers, 2)
+{
+	enum { LONG = 3 * N };
+	double *from = check_alloc(LONG * sizeof *from), *to = check_alloc(LONG * sizeof *to),
+	       *kept = check_alloc(LONG * sizeof *kept);
+	long *a = check_alloc(LONG * sizeof *a), *b = check_alloc(LONG * sizeof *b);
+
+	memset(a, 0, LONG * sizeof *a);
+	for (int i = 0; i < LONG; i++)
+		from[i] = value(rank, i);
+	for (int c = 0; c < 5 * CALLS; c++) {
+		MPI_Scan(a, b, LONG, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+		MPI_Scan(from, c ? to : kept, LONG, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		if (c && !check_failed() && memcmp(kept, to, LONG * sizeof *to))
+			check_fail("call %d gives other bits than call 0", c);
+	}
+	free(from);
+	free(to);
+	free(kept);
+	free(a);
+	free(b);
 }
 
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datatypes with gaps, nested at random, in memory that peers have mapped: the result and every byte
- * around it is compared with what the host MPI's own function does with the same arguments. Both
- * ends of a message have different datatypes of one signature. HARNESS_TRIALS cases from
+ * Datatypes with gaps, nested at random, in memory that peers have mapped. A test compares the
+ * result and every byte around it with what the host MPI's own function does with equal arguments.
+ * Both ends of a message have different datatypes of one signature. HARNESS_TRIALS cases from
  * HARNESS_SEED on.
  *
  * Run alone: SLUICE_COLL=all:on SLUICE_REGION_KIND=arena mpiexec -n 3 sluice run typed
@@ -52,7 +52,7 @@ static MPI_Aint extent_of(MPI_Datatype type)
 	return extent;
 }
 
-/* The same elements, as far apart as they are long, or a little farther. */
+/* Resizes a type: its elements do not overlap, and have a gap between them or none. */
 static MPI_Datatype spread(MPI_Datatype old)
 {
 	MPI_Datatype type;

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the trials of a run have shown, written as a file of figures: SLUICE_DECIDE=measure:FILE. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rt/trials.h"
+
+enum { UNTRIED, FOR_HOST, FOR_SLUICE };
+
+/* The last result of each class, over all communicators. */
+static _Atomic uint8_t results[COLL_COUNT][POLICY_SIZE_CLASSES];
+
+void learned_note(enum coll kind, uint64_t bytes, bool is_for_sluice)
+{
+	atomic_store_explicit(&results[kind][policy_size_class(bytes)],
+			      is_for_sluice ? FOR_SLUICE : FOR_HOST, memory_order_relaxed);
+}
+
+/* The gates have one size for each collective: the least from which on no trial was for the host
+ * MPI. */
+static void apply(enum coll kind, struct policy_figures *f)
+{
+	uint64_t from = UINT64_MAX;
+	bool was_tried = false;
+
+	for (int i = POLICY_SIZE_CLASSES - 1; i >= 0; i--) {
+		uint8_t result = atomic_load_explicit(&results[kind][i], memory_order_relaxed);
+
+		was_tried |= result != UNTRIED;
+		if (result == FOR_HOST)
+			break;
+		if (result == FOR_SLUICE)
+			from = policy_class_bytes(i);
+	}
+	if (!was_tried)
+		return;
+	f->again = from;
+	f->always = base_max_u64(f->always, from);
+}
+
+/* "MPICH 5.0.2" becomes "*MPICH*5.0.2*": the text of MPI_Get_library_version has more between. */
+static void pattern_of(const char *mpi, char *out, size_t cap)
+{
+	int n = snprintf(out, cap, "*%s*", mpi);
+
+	for (int i = 0; i < n && i < (int)cap; i++)
+		out[i] = out[i] == ' ' ? '*' : out[i];
+}
+
+static void write_text(const char *path, const char *mpi, const char *figures)
+{
+	char fresh[4096 + 8], pattern[256];
+	FILE *f;
+
+	pattern_of(mpi, pattern, sizeof pattern);
+	snprintf(fresh, sizeof fresh, "%.4096s.new", path);
+	f = fopen(fresh, "we");
+	if (f) {
+		fprintf(f, "# Written by a run with SLUICE_DECIDE=measure:%s\n"
+			   "# To decide as that run did: SLUICE_DECIDE=%s\n"
+			   "sluice-tune 1\nmpi %s\n%s", path, path, pattern, figures);
+		if (!fclose(f) && !rename(fresh, path))
+			return;
+	}
+	base_log(BASE_LOG_ERROR, "rt", "SLUICE_DECIDE: %s cannot be written: %s", path,
+		 strerror(errno));
+}
+
+void learned_write(const char *path, const char *mpi, const struct policy_figures *figures)
+{
+	struct policy_figures now[COLL_COUNT];
+	char *text = NULL;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+
+	memcpy(now, figures, sizeof now);
+	for (enum coll kind = 0; kind < COLL_COUNT; kind++)
+		apply(kind, &now[kind]);
+	if (!f)
+		return base_log(BASE_LOG_ERROR, "rt", "SLUICE_DECIDE: %s", strerror(errno));
+	policy_figures_print(now, f);
+	if (!fclose(f))
+		write_text(path, mpi, text);
+	free(text);
+}
