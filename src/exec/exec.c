@@ -115,6 +115,7 @@ static void publish(struct exec_run *r)
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
 	s->is_nonblocking = call->is_nonblocking;
+	s->origin = call->origin;
 	s->is_reduce = !!call->reduce;
 	r->kind->publish(r);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
@@ -221,7 +222,8 @@ static int report_dead(struct exec_run *r, int dead)
 	struct exec_comm *e = r->comm;
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
-	if (!atomic_exchange_explicit(&e->is_reported, true, memory_order_relaxed))
+	if (!atomic_exchange_explicit(&e->is_reported, true, memory_order_relaxed) &&
+	    !(alive && is_explained(e)))
 		base_log(BASE_LOG_ERROR, "exec",
 			 "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call.name,
 			 dead, node_pid(e->group, dead), e->size,
@@ -341,6 +343,8 @@ static int finish(struct exec_run *r, int ret)
 				      memory_order_release); /* partner: slot_is_complete */
 	if (ret == -EOWNERDEAD && !e->is_reported)
 		ret = find_dead(r);
+	if (ret == -EREMOTEIO)
+		exec_explain(r);
 	if (ret)
 		e->error = ret;
 	run_retire(r);

@@ -129,6 +129,14 @@ struct exec_reduce {
 	uint32_t float_modes;   /* os_float_modes() of the caller; all movers use rank 0's */
 };
 
+/* The program's call, for messages. */
+struct exec_origin {
+	uint32_t kind; /* 1 + enum coll; 0: unknown */
+	int32_t root;
+	uint64_t bytes; /* of one rank's message; 0: ranks share no size */
+	uintptr_t site; /* return address */
+};
+
 /* One rank's side of a collective. */
 struct exec_call {
 	/* one of the two; not used after exec_begin(), except `combine` and its ctx */
@@ -151,6 +159,7 @@ struct exec_call {
 	 */
 	uint64_t number;
 	const char *name;       /* "MPI_Bcast", for messages; static */
+	struct exec_origin origin;
 };
 
 /*
@@ -176,6 +185,10 @@ int exec_run(struct exec_comm *e, const struct exec_call *call);
  * of hanging.
  */
 void exec_abandon(struct exec_comm *e, int error);
+/* Reports, once in the group, which ranks are in which calls, after -EREMOTEIO. */
+void exec_explain(struct exec_run *r);
+/* Has a message about the failure been written, by this rank or, for all, by another one? */
+bool exec_is_reported(const struct exec_comm *e);
 
 /* ---- nonblocking and detached runs -------------------------------------------------------- */
 

@@ -98,7 +98,7 @@ static bool is_match(const struct slot_op *recv, int src, const struct slot_op *
  * The sender's hint gives the place of the receive, unless parts without bytes shift it: then
  * search.
  */
-static const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
 				const struct slot_op *send)
 {
 	uint32_t n = slot_op_count(e, s), hint = send->match;

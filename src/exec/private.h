@@ -38,6 +38,9 @@ struct exec_slot {
 		completed;
 	/* since when its rank only waits for this collective; 0: not idle. A hint: relaxed */
 	_Atomic uint64_t waits_since_ns;
+	/* in the first slot of rank 0: a rank has reported that ranks disagree */
+	_Atomic uint32_t is_explained;
+	struct exec_origin origin;
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/*
 	 * Behind it, at offsets that all ranks know: the operations and the transfers (one per
@@ -175,6 +178,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	       const struct slot_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
 /* Index of a receive's transfer in slot s. */
 uint32_t recv_number(struct exec_slot *s, const struct slot_op *recv);
+const struct slot_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct slot_op *send);
 const struct slot_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
 				const struct slot_op *recv);
 /*
@@ -249,6 +254,9 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v);
  * while, waits for.
  */
 void call_peers(struct exec_run *r, struct node_wait *w);
+
+/* explain.c: has a rank of the group reported that ranks disagree? */
+bool is_explained(const struct exec_comm *e);
 
 /* exec.c */
 int check_peers(struct exec_run *r);

@@ -106,6 +106,9 @@ static inline void intercept_count_down(_Atomic uint32_t *what)
 	rt_intercept_unref();
 }
 
+/* Returns: the error of a collective, for messages. In coll/run.c. */
+const char *rt_error_text(int error);
+
 /* ---- request/requests.c ------------------------------------------------------------------ */
 
 /* Returns: 0 or -ENOMEM; requests_comm_destroyed() is due in any case. */

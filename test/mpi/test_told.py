@@ -59,6 +59,43 @@ def test_told_once_that_device_memory_is_left_alone(name, get_mpi):
     assert len(lines(done)) == 1 and re.search('device memory .* left alone', lines(done)[0]), done.explain()
 
 
+# ---- ranks that disagree ------------------------------------------------------------------------------
+
+CALL = r'MPI_(\w+) \(([^)]*)\)'
+IN = rf'sluice: rank \d: exec: rank (\d) of 3 is in {CALL} while rank (\d) is in {CALL}: the ranks of a '
+
+
+@pytest.mark.parametrize('how, calls', [
+    ('kind', {0: ('Bcast', '1M, root 0'), 1: ('Allreduce', '512K')}),
+    ('bytes', {0: ('Bcast', '1M, root 0'), 1: ('Bcast', '1152K, root 0')}),
+    ('root', {0: ('Bcast', '1M, root 0'), 1: ('Bcast', '1M, root 1')}),
+    ('request', {0: ('Ibcast', '1M, root 0'), 1: ('Iallreduce', '512K')})])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_told_which_ranks_are_in_which_calls(name, how, calls, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(3, mpi.build(PROGRAM), 'differs', how,
+                      env={'coll:nonblocking': 'on', 'SLUICE_EARLY': 'off'})
+    assert done.out.count('gets an error') >= 2, done.explain()
+    assert len(lines(done)) == 1, done.explain()
+    found = re.match(IN, lines(done)[0])
+    assert found, done.explain()
+    one, other = found.groups()[:3], found.groups()[3:]
+    assert {one[0], other[0]} & {'1'}, done.explain()
+    for rank, kind, rest in (one, other):
+        want = calls[1 if rank == '1' else 0]
+        assert kind == want[0], done.explain()
+        assert re.fullmatch(want[1] + r'(, told\+0x[0-9a-f]+)?', rest), done.explain()
+
+
+def test_told_which_part_has_two_sizes(get_mpi):
+    mpi = get_mpi('mpich')
+    done = mpi.launch(2, mpi.build(PROGRAM), 'differs', 'parts',
+                      env={'coll:vector': 'on', 'SLUICE_EARLY': 'off'})
+    assert done.out.count('gets an error') == 2 and len(lines(done)) == 1, done.explain()
+    assert re.search(r'rank \d of 2 in MPI_Alltoallv \(.*\) (sends|receives) \d+ bytes, and rank \d '
+                     r'(sends|receives) \d+: what one rank sends must be', lines(done)[0]), done.explain()
+
+
 # ---- SLUICE_STATS=- -----------------------------------------------------------------------------------
 
 def table(done):

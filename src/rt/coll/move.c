@@ -50,7 +50,7 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buf
 	if (!ret && one_buffer)
 		ret = buffer_pack(&b->recv, at, c->parts[1], own);
 	if (!ret)
-		ret = run_parts(c, &shape, call->name, one_buffer ? &b->recv : &b->send,
+		ret = run_parts(c, &shape, call, one_buffer ? &b->recv : &b->send,
 				one_buffer ? &none : &b->recv, d);
 	if (!ret && is_leaf)
 		ret = buffer_unpack(&b->send, at, c->parts[0], -1, NULL);

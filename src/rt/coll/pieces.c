@@ -72,7 +72,7 @@ static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
 	struct coll_part part = { at, bytes };
 
 	shape.send = &part;
-	return run_parts(p->comm, &shape, p->call->name, &p->buffers.send, &p->buffers.recv, NULL);
+	return run_parts(p->comm, &shape, p->call, &p->buffers.send, &p->buffers.recv, NULL);
 }
 
 int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
@@ -111,7 +111,7 @@ static int run_exchange(struct rt_pieces *p, const struct rt_exchange *x)
 	buffer_cut(&b->recv, 0, UINT64_MAX, c->parts[1]);
 	ret = buffer_pack(&b->send, 0, c->parts[0], -1);
 	if (!ret)
-		ret = run_parts(c, &shape, p->call->name, &b->send, &b->recv, NULL);
+		ret = run_parts(c, &shape, p->call, &b->send, &b->recv, NULL);
 	return ret ? ret : buffer_unpack(&b->recv, 0, c->parts[1], -1, x->sources);
 }
 

@@ -27,14 +27,18 @@ void call_enter(const struct coll_call *call)
 
 /* ---- describing a run -------------------------------------------------------------------- */
 
-struct exec_call run_describe(const struct rt_comm *c, const char *name, const struct buffer *send,
-			      const struct buffer *recv)
+struct exec_call run_describe(const struct rt_comm *c, const struct coll_call *call,
+			      const struct buffer *send, const struct buffer *recv)
 {
 	return (struct exec_call){
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
-		.name = name,
+		.name = call->name,
+		.origin = { .kind = 1 + (uint32_t)call->kind,
+			    .root = call->root,
+			    .bytes = call->bytes,
+			    .site = (uintptr_t)call->site },
 	};
 }
 
@@ -132,20 +136,20 @@ static int run(struct rt_comm *c, const struct exec_call *call, struct buffer *s
 	return detach_or_wait(c, r, d);
 }
 
-int run_parts(struct rt_comm *c, const struct exec_shape *shape, const char *name,
+int run_parts(struct rt_comm *c, const struct exec_shape *shape, const struct coll_call *call,
 	      struct buffer *send, struct buffer *recv, struct detach *d)
 {
-	struct exec_call call = run_describe(c, name, send, recv);
+	struct exec_call e = run_describe(c, call, send, recv);
 
-	call.shape = shape;
-	return run(c, &call, send, recv, d);
+	e.shape = shape;
+	return run(c, &e, send, recv, d);
 }
 
 int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,
 	       uint64_t recv_at, uint64_t bytes, struct detach *d)
 {
 	struct exec_reduce reduce = run_reduction(call, b, send_at, recv_at, bytes);
-	struct exec_call e = run_describe(c, call->name, &b->send, &b->recv);
+	struct exec_call e = run_describe(c, call, &b->send, &b->recv);
 	bool gets = call->kind != COLL_EXSCAN || c->rank;
 	int ret = reduce.in_place ? buffer_pack_range(&b->recv, recv_at, bytes)
 				  : buffer_pack_range(&b->send, send_at, bytes);
@@ -160,10 +164,16 @@ int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *
 	return !ret && gets ? buffer_unpack_range(&b->recv, recv_at, bytes) : ret;
 }
 
+const char *rt_error_text(int error)
+{
+	return error == -EREMOTEIO ? "the sizes of ranks, or of both sides of this rank, differ"
+				   : strerror(-error);
+}
+
 /* The communicator is of no more use to Sluice, and no peer may wait for this rank. */
 void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error)
 {
-	if (error != -EOWNERDEAD)
-		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, strerror(-error));
+	if (error != -EOWNERDEAD && !exec_is_reported(c->exec))
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, rt_error_text(error));
 	exec_abandon(c->exec, error);
 }

@@ -33,8 +33,8 @@ static inline void runs_exit(struct rt_comm *c)
 /* ---- describing a run -------------------------------------------------------------------- */
 
 /* Without shape and reduction. */
-struct exec_call run_describe(const struct rt_comm *c, const char *name, const struct buffer *send,
-			      const struct buffer *recv);
+struct exec_call run_describe(const struct rt_comm *c, const struct coll_call *call,
+			      const struct buffer *send, const struct buffer *recv);
 /* The parts are the call's; a run on copies replaces them. */
 struct exec_shape run_shape(const struct coll_call *call);
 /* `bytes` bytes of each rank's vector, at send_at and recv_at of its buffers. */
@@ -50,7 +50,7 @@ bool run_own_part_fits(const struct coll_call *call, int rank);
 /* Publishes a blocking run. Waits where EXEC_SLOTS runs are active, until the oldest has ended. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);
 /* Publishes the parts of the shape, and detaches or waits. d NULL: waits. */
-int run_parts(struct rt_comm *c, const struct exec_shape *shape, const char *name,
+int run_parts(struct rt_comm *c, const struct exec_shape *shape, const struct coll_call *call,
 	      struct buffer *send, struct buffer *recv, struct detach *d);
 /* Packs, reduces and unpacks the bytes of run_reduction(). d NULL: waits. */
 int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,

@@ -196,8 +196,10 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 
 static void give_up(const struct pending *p, int error)
 {
+	if (error == -EREMOTEIO)
+		exec_explain(p->run);
 	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends",
-		 exec_name(p->run), strerror(-error));
+		 exec_name(p->run), rt_error_text(error));
 	syscall(SYS_exit_group, 14); /* _exit() would complete pending operations */
 }
 

@@ -97,7 +97,7 @@ static int begin(struct rt_request *r)
 	const struct buffers *b = &r->buffers;
 	/* an allgather in place has one buffer only */
 	bool one_buffer = call->in_place && request_is(r, COLL_ALLGATHER);
-	struct exec_call e = run_describe(r->comm, call->name, one_buffer ? &b->recv : &b->send,
+	struct exec_call e = run_describe(r->comm, call, one_buffer ? &b->recv : &b->send,
 					  &b->recv);
 	const struct exec_shape shape = run_shape(call);
 	struct exec_reduce reduce;

@@ -5,6 +5,8 @@
  *   told bcast           broadcasts, right
  *   told device LIBRARY  broadcasts a mapping without read permission, with LIBRARY loaded
  *   told ends HOW        broadcasts; then rank 1 ends: abort, kill or exit
+ *   told differs HOW     broadcasts; then rank 1 calls something else: HOW is kind, bytes, root,
+ *                        request or parts
  */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -65,10 +67,55 @@ static int ends(char **args)
 	_exit(3);
 }
 
+static int exchange(char *at, int bytes)
+{
+	int counts[2] = { bytes, bytes }, places[2] = { 0, BYTES / 2 };
+
+	return MPI_Alltoallv(at, counts, places, MPI_CHAR, at + BYTES, counts, places, MPI_CHAR,
+			     MPI_COMM_WORLD);
+}
+
+static int request_then_wait(char *at, int is_other)
+{
+	MPI_Request request;
+	int failed = is_other ? MPI_Iallreduce(MPI_IN_PLACE, at, BYTES / 8, MPI_INT, MPI_MAX,
+					       MPI_COMM_WORLD, &request)
+			      : MPI_Ibcast(at, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD, &request);
+
+	return failed || MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static int differs(char **args)
+{
+	int failed, is_other = rank == 1, is_bytes = !strcmp(args[0], "bytes");
+	char *at = calloc(2, BYTES);
+	MPI_Comm others;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &others);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	failed = broadcasts(at);
+	if (failed)
+		return failed;
+	if (is_other && !strcmp(args[0], "kind"))
+		failed = MPI_Allreduce(MPI_IN_PLACE, at, BYTES / 8, MPI_INT, MPI_MAX,
+				       MPI_COMM_WORLD);
+	else if (!strcmp(args[0], "parts"))
+		failed = exchange(at, is_other ? BYTES / 4 : BYTES / 8);
+	else if (!strcmp(args[0], "request"))
+		failed = request_then_wait(at, is_other);
+	else
+		failed = MPI_Bcast(at, is_other && is_bytes ? BYTES + BYTES / 8 : BYTES, MPI_CHAR,
+				   is_other && !is_bytes, MPI_COMM_WORLD);
+	printf("rank %d gets %s\n", rank, failed ? "an error" : "none");
+	MPI_Barrier(others);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(char **args);
-} modes[] = { { "bcast", bcast }, { "device", device }, { "ends", ends } };
+} modes[] = { { "bcast", bcast }, { "device", device }, { "ends", ends },
+	      { "differs", differs } };
 
 int main(int argc, char **argv)
 {
