@@ -152,7 +152,8 @@ DECIDE = {'SLUICE_DECIDE': 'measure', 'SLUICE_COLL_THRESHOLD': '4K'}
 @pytest.mark.parametrize('name, ranks, victim',
                          [('mpich', 3, 1), ('openmpi', 2, 0),
                           *[pytest.param(*job, marks=pytest.mark.complete)
-                            for job in [('mpich', 2, 0), ('mpich', 4, 3), ('openmpi', 3, 2), ('impi', 2, 1)]]])
+                            for job in [('mpich', 2, 0), ('mpich', 4, 3), ('openmpi', 3, 2),
+                                        ('impi', 2, 1)]]])
 def test_killed_while_a_decision_is_agreed(name, ranks, victim, get_mpi, with_sluice, tmp_path):
     """New communicators are connected, and tried against the host MPI, when a rank dies."""
     before, mpi = traces(), get_mpi(name)
