@@ -138,6 +138,65 @@ void os_copy_rows(void *dst, int64_t dst_stride, const void *src, int64_t src_st
 	}
 }
 
+/* ---- transposition ----------------------------------------------------------------------- */
+
+enum { TILE_BYTES = 64, TILE_SIDE_MAX = 16 }; /* a cache line of each row and of each column */
+
+/* Inlined with a constant `bytes`, so that a copy of an element is a move. */
+#define WITH_CONSTANT_BYTES static inline __attribute__((always_inline))
+
+WITH_CONSTANT_BYTES
+void copy_elements(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t bytes,
+		   int64_t rows, int64_t columns)
+{
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < columns; c++)
+			__builtin_memcpy(dst + c * dst_stride + r * (int64_t)bytes,
+					 src + r * src_stride + c * (int64_t)bytes, bytes);
+}
+
+/* Reads and writes each cache line once. */
+WITH_CONSTANT_BYTES
+void copy_tile(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t bytes)
+{
+	char tile[TILE_SIDE_MAX][TILE_BYTES];
+	int64_t side = TILE_BYTES / (int64_t)bytes;
+
+	copy_elements(tile[0], TILE_BYTES, src, src_stride, bytes, side, side);
+	for (int64_t c = 0; c < side; c++)
+		__builtin_memcpy(dst + c * dst_stride, tile[c], TILE_BYTES);
+}
+
+WITH_CONSTANT_BYTES
+void transpose(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, size_t bytes,
+	       int64_t rows, int64_t columns)
+{
+	int64_t side = TILE_BYTES / (int64_t)bytes, n = (int64_t)bytes;
+	int64_t tall = rows / side * side, wide = columns / side * side;
+
+	for (int64_t c = 0; c < wide; c += side)
+		for (int64_t r = 0; r < tall; r += side)
+			copy_tile(dst + c * dst_stride + r * n, dst_stride,
+				  src + r * src_stride + c * n, src_stride, bytes);
+	copy_elements(dst + wide * dst_stride, dst_stride, src + wide * n, src_stride, bytes, tall,
+		      columns - wide);
+	copy_elements(dst + tall * n, dst_stride, src + tall * src_stride, src_stride, bytes,
+		      rows - tall, columns);
+}
+
+void os_copy_transposed(void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+			size_t bytes, uint64_t rows, uint64_t columns)
+{
+	int64_t tall = (int64_t)rows, wide = (int64_t)columns;
+
+	if (bytes == 4)
+		transpose(dst, dst_stride, src, src_stride, 4, tall, wide);
+	else if (bytes == 8)
+		transpose(dst, dst_stride, src, src_stride, 8, tall, wide);
+	else
+		transpose(dst, dst_stride, src, src_stride, 16, tall, wide);
+}
+
 void os_copy_prepare(void)
 {
 	os_llc_bytes();

@@ -170,6 +170,10 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
  * Ordered as os_copy(). */
 void os_copy_rows(void *dst, int64_t dst_stride, const void *src, int64_t src_stride, size_t bytes,
 		  uint64_t rows, enum base_copy_kernel kernel);
+/* Copies a matrix of elements of 4, 8 or 16 bytes: element (row, column) lies at
+ * row * src_stride + column * bytes, and goes to column * dst_stride + row * bytes. */
+void os_copy_transposed(void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
+			size_t bytes, uint64_t rows, uint64_t columns);
 /*
  * Returns: the kernel for one fragment of a transfer of total_bytes (over all destinations), never
  * AUTO. Follows the measurements in doc/adr/0005-copy-kernels.md, SLUICE_XFER_COPY and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the trials of a run have shown, written as a file of figures: SLUICE_DECIDE=measure:FILE. */
+/* Writes the results of the trials of a run as a file of figures: SLUICE_DECIDE=measure:FILE. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

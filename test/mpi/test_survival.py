@@ -145,6 +145,26 @@ def test_killed_among_requests(name, ranks, victim, what, get_mpi, with_sluice, 
     assert traces() <= before, traces() - before
 
 
+DECIDE = {'SLUICE_DECIDE': 'measure', 'SLUICE_COLL_THRESHOLD': '4K'}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize('name, ranks, victim',
+                         [('mpich', 3, 1), ('openmpi', 2, 0),
+                          *[pytest.param(*job, marks=pytest.mark.complete)
+                            for job in [('mpich', 2, 0), ('mpich', 4, 3), ('openmpi', 3, 2),
+                                        ('impi', 2, 1)]]])
+def test_killed_while_a_decision_is_agreed(name, ranks, victim, get_mpi, with_sluice, tmp_path):
+    """New communicators are connected, and tried against the host MPI, when a rank dies."""
+    before, mpi = traces(), get_mpi(name)
+    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), 'decisions'], with_sluice,
+                                   tmp_path, DECIDE)
+    assert result.status != 0 and not result.timed_out, result.explain()
+    assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
+    assert not result.leftovers, result.leftovers
+    assert traces() <= before, traces() - before
+
+
 @pytest.mark.parametrize('what, ranks, victim', [
     ('requests', 3, 0), pytest.param('away', 2, 1, marks=pytest.mark.complete)])
 def test_waiting_ranks_say_who_died(what, ranks, victim, get_mpi, with_sluice, tmp_path):

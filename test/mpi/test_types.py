@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from support.behaviours import Report, behaviours
+from support.behaviours import Report, behaviours, cases
 from support.mpi import EARLY
 
 KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'ALLREDUCE', 'VECTOR', 'NONBLOCKING']
@@ -53,3 +53,15 @@ def check_types(mpi, ranks, config, with_sluice, folder, names=None, timeout=100
       if (name, ranks, config) != ('mpich', 2, 'early')]])
 def test_random_types(name, ranks, config, get_mpi, with_sluice, tmp_path):
     check_types(get_mpi(name), ranks, config, with_sluice, tmp_path)
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour',
+                         cases('sparse.c', ['mpich'], [3], ['taken']) +
+                         cases('sparse.c', ['mpich', 'openmpi'], [2], ['early']) +
+                         cases('sparse.c', ['mpich', 'openmpi', 'abi'], [4], CONFIGS, pytest.mark.complete))
+def test_far_apart(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    """Counts, extents and displacements beyond 2^31."""
+    runner.check(get_mpi(mpi), 'sparse.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+test_far_apart.program = 'sparse.c'

@@ -40,13 +40,14 @@ def test_hundred_thousand_buffers(name, way, runner, with_sluice):
                  env={**WAYS[way], 'HARNESS_BUFFERS': '100000'})
 
 
-@pytest.mark.parametrize('behaviour', ['large_type', 'large_count', 'large_gather'])
-@pytest.mark.parametrize('way', ['default', 'staged', 'cma'])
+@pytest.mark.parametrize('behaviour', ['large_type', 'large_count', 'large_gather', 'large_alltoallv'])
+@pytest.mark.parametrize('way', ['default', 'staged', 'cma', 'taken'])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
     if available_mib() < 12000:
         pytest.skip(f'{available_mib()} MiB of memory are available, 12000 are needed')
-    runner.check(get(name), 'large.c', 2, behaviour, sluice=with_sluice, env=WAYS[way], timeout=600)
+    runner.check(get(name), 'large.c', 2, behaviour, sluice=with_sluice,
+                 env={**WAYS, 'taken': TAKEN}[way], timeout=600)
 
 
 @pytest.mark.parametrize('seed', range(10, 20))

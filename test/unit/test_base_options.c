@@ -30,7 +30,8 @@ UNIT_TEST(defaults_are_those_of_the_table)
 	CHECK(base_opt.enabled && base_opt.usable);
 	CHECK_EQ(base_opt.coll_threshold_bytes, 64 << 10);
 	CHECK_EQ(base_opt.region_kind, BASE_REGION_AUTO);
-	CHECK_EQ(base_opt.region_adopt_after, 3);
+	CHECK_EQ(base_opt.region_adopt_after, -1);
+	CHECK_STR(base_opt.decide, "measure");
 	CHECK_EQ(base_opt.region_max, 1024);
 	CHECK_EQ(base_opt.region_arena_bytes, (int64_t)64 << 30);
 	CHECK_EQ(base_opt.region_pool_bytes, 64 << 20);

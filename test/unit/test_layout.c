@@ -7,8 +7,8 @@
 
 enum {
 	PACKED_MAX = 6000,
-	ROOM = 1 << 20,
-	TRIALS = 400,
+	ROOM = 1 << 16,
+	TRIALS = 300,
 	RANGES = 12, /* of each trial */
 };
 
@@ -37,6 +37,26 @@ static void repeat(struct reference *r, uint64_t count, int64_t stride)
 		r->n = 0;
 }
 
+/* The columns of a matrix, perhaps of several. */
+static struct layout make_columns(struct reference *r)
+{
+	uint64_t bytes = 4u << below(3), rows = 2 + below(20), columns = 1 + below(14);
+	int64_t row = (int64_t)(columns * bytes + below(10)), whole = row * (int64_t)rows;
+	struct layout l = layout_block((int64_t)below(40), bytes);
+
+	r->n = bytes;
+	for (uint64_t i = 0; i < bytes; i++)
+		r->at[i] = l.base + (int64_t)i;
+	repeat(r, rows, row);
+	repeat(r, columns, (int64_t)bytes);
+	CHECK(!layout_repeat(&l, rows, row) && !layout_repeat(&l, columns, (int64_t)bytes));
+	if (r->n * 2 <= PACKED_MAX && below(2)) {
+		repeat(r, 2, whole + 5);
+		CHECK(!layout_repeat(&l, 2, whole + 5));
+	}
+	return l;
+}
+
 /* A layout of disjoint bytes and its reference: each level is longer than all that is inside. */
 static struct layout make(struct reference *r)
 {
@@ -44,6 +64,9 @@ static struct layout make(struct reference *r)
 	struct layout l = layout_block(0, blocks[below(BASE_ARRAY_LEN(blocks))]);
 	int64_t lo, hi, extent = (int64_t)l.block_bytes;
 	uint64_t levels = below(LAYOUT_LEVELS + 1);
+
+	if (below(4) == 0)
+		return make_columns(r);
 
 	r->n = l.block_bytes;
 	for (uint64_t i = 0; i < r->n; i++)

@@ -98,7 +98,7 @@ BEHAVIOUR(communicators_come_and_go, 2)
 	free(recv);
 }
 
-/* Of an exchange a rank knows its own bytes only. */
+/* Each rank knows its own bytes of an exchange only. */
 BEHAVIOUR(exchanges, 2)
 {
 	char *send = check_alloc((size_t)BYTES * size), *recv = check_alloc((size_t)BYTES * size);

@@ -78,6 +78,33 @@ BEHAVIOUR(large_gather, 2)
 	free(recv);
 }
 
+BEHAVIOUR(large_alltoallv, 2)
+{
+#if MPI_VERSION < 4
+	check_skip("this MPI has no large-count calls");
+#else
+	MPI_Count sent[2] = { 0 }, received[2] = { 0 };
+	MPI_Aint displs[2] = { 0 };
+	unsigned char *buf = check_alloc(huge), other = 0;
+	MPI_Comm two;
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two);
+	for (int from = 0; rank < 2 && from < 2; from++) {
+		if (rank == from)
+			mark(buf, huge, 9 + (unsigned)from);
+		sent[1 - from] = rank == from ? (MPI_Count)huge : 0;
+		received[from] = rank == from ? 0 : (MPI_Count)huge;
+		sent[from] = received[1 - from] = 0;
+		MPI_Alltoallv_c(rank == from ? buf : &other, sent, displs, MPI_BYTE,
+				rank == from ? &other : buf, received, displs, MPI_BYTE, two);
+		marked(buf, huge, 9 + (unsigned)from);
+	}
+	if (rank < 2)
+		MPI_Comm_free(&two);
+	free(buf);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many
- * nonblocking collectives at once; with "away", likewise, while the ranks compute. Each rank writes
- * its pid to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
+ * nonblocking collectives at once; with "away", likewise, while the ranks compute; with
+ * "decisions", a few calls on ever new communicators, which are connected and tried meanwhile. Each
+ * rank writes its pid to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the
+ * middle.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -65,12 +67,29 @@ static void run_requests(char *buf, char *recv, int ranks, int is_away)
 	MPI_Waitall(IN_FLIGHT, requests, MPI_STATUSES_IGNORE);
 }
 
+/* Of each kind and size a few calls, as many as trials and agreements take. */
+static void run_decisions(char *buf, char *recv, int ranks)
+{
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (int i = 0; i < 24; i++) {
+		int bytes = i % 2 ? 100000 : 1000000;
+
+		MPI_Bcast(buf, bytes, MPI_BYTE, i % ranks, comm);
+		MPI_Allreduce(buf, recv, bytes / 4, MPI_INT, MPI_SUM, comm);
+		MPI_Alltoall(buf, bytes / ranks, MPI_BYTE, recv, bytes / ranks, MPI_BYTE, comm);
+	}
+	MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
 	size_t bytes = 64 << 20;
 	int rank, size, gather = argc > 1 && !strcmp(argv[1], "gather");
 	int away = argc > 1 && !strcmp(argv[1], "away"),
 	    requests = away || (argc > 1 && !strcmp(argv[1], "requests"));
+	int decisions = argc > 1 && !strcmp(argv[1], "decisions");
 	char *buf, *recv = NULL;
 
 	alarm(90);
@@ -79,7 +98,7 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	buf = malloc(bytes);
 	memset(buf, rank, bytes);
-	if (gather || requests)
+	if (gather || requests || decisions)
 		recv = calloc(size, bytes);
 	for (int i = 0; requests && i < 8; i++) /* from now on requests are Sluice's */
 		MPI_Bcast(buf, 1 << 20, MPI_BYTE, i % size, MPI_COMM_WORLD);
@@ -89,6 +108,8 @@ int main(int argc, char **argv)
 				   MPI_COMM_WORLD);
 		else if (requests)
 			run_requests(buf, recv, size, away);
+		else if (decisions)
+			run_decisions(buf, recv, size);
 		else
 			MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 		if (i == 8)
