@@ -66,7 +66,7 @@ struct base_option base_option_table[] = {
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
 	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
-	STRING("SLUICE_DECIDE", decide, "table",
+	STRING("SLUICE_DECIDE", decide, "measure",
 	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
 	       "measure:FILE keeps the results; table, figures of this kind of MPI; or FILE",
 	       SHARED),
@@ -88,7 +88,7 @@ struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_MEMORY
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds,
 	     "How peers reach a buffer; auto takes the best that works between them", SHARED),
-	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", -1, 1000000, "uses",
+	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "-1", -1, 1000000, "uses",
 	    "Uses of a buffer before its memory is adopted; -1 decides by what adopting costs and "
 	    "saves",
 	    TUNED),

@@ -11,7 +11,7 @@
 /* Flat collectives poll each rank. Nobody has measured more ranks. */
 #define REQUEST_RANKS_MAX 16
 /* Creating a node group takes 0.5 ms, the first of a process 1.5 ms. */
-#define CONNECT_THRESHOLD_NS (25u * 1500000u)
+#define CONNECT_THRESHOLD_NS (20u * 1500000u)
 /* Without trials: so many short collectives, or a few of a megabyte. */
 #define CONNECT_CALLS 256u
 #define CONNECT_BYTES (16u << 10)

@@ -147,7 +147,7 @@ bool policy_leaves_to_host(enum base_sums sums, bool is_exact);
 /*
  * A communicator whose calls would be admitted earns credit with each, in nanoseconds, and is
  * connected when its credit exceeds the threshold. All ranks count alike. Where trials decide, the
- * credit is the least time of the call in the host MPI, and connecting costs at most 1/25 of it.
+ * credit is the least time of the call in the host MPI, and connecting costs at most 1/20 of it.
  */
 uint64_t policy_connect_credit(const struct policy_options *o, enum coll kind, uint64_t bytes,
 			       int ranks);

@@ -182,8 +182,10 @@ static bool adopt_hull(const struct coll_buf *buf)
 	struct region_desc d;
 	bool is_mapped;
 
+	if (buf->is_shared)
+		return false;
 	region_describe(buf->hull, buf->hull_bytes,
-			policy_intent(base_opt.region_kind, buf->is_shared), &d);
+			policy_intent(base_opt.region_kind, false), &d);
 	is_mapped = is_mapped_whole(&d);
 	region_release(&d);
 	return is_mapped;

@@ -7,8 +7,8 @@
 
 enum {
 	PACKED_MAX = 6000,
-	ROOM = 1 << 20,
-	TRIALS = 400,
+	ROOM = 1 << 16,
+	TRIALS = 300,
 	RANGES = 12, /* of each trial */
 };
 

@@ -42,6 +42,9 @@ class HostMpi:
         if self.abi == 'Open MPI':
             for name, value in OPENMPI_ENV.items():
                 env.setdefault(name, value)
+        # the ways themselves are measured, not the choice between them
+        env.setdefault('SLUICE_DECIDE', 'table')
+        env.setdefault('SLUICE_REGION_ADOPT_AFTER', '3')
         root = Path(self.library).parent.parent
         if 'Intel' in self.version and 'I_MPI_ROOT' not in env:
             env['I_MPI_ROOT'] = str(root)

@@ -319,14 +319,15 @@ int coll_trace_end(const struct coll_args *args, int rc)
 bool coll_execute(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
+	const char *why;
 
 	if (coll_trace_begin(args, gate) || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
-	if (gate->is_measured && coll_is_local(args->kind) &&
-	    coll_exchange_passes(args, rc)) {
-		trace_rejected(TRACE_WHY_EXCHANGE);
-		return *rc;
+	why = coll_passes_early(args, rc);
+	if (why) {
+		coll_count_decision(args->kind, false);
+		return trace_rejected(why) || *rc;
 	}
 	if (run(args, rc)) {
 		coll_trace_end(args, *rc);

@@ -152,10 +152,9 @@ static inline bool coll_is_neighborhood(enum coll kind)
  * call that gains only when its buffers are used again may never be repeated. Context: may be
  * collective, on all ranks alike. */
 const char *coll_delays_connecting(struct coll_op *op);
-/* Decides by a few loads whether the host MPI executes a call whose size ranks do not share. Equal
- * on all ranks. Returns: true: pass the call on, or, with *rc set, the host MPI has already
- * reported an error. */
-bool coll_exchange_passes(const struct coll_args *args, int *rc);
+/* Decides by a few loads where that is possible. Equal on all ranks. Returns: why the host MPI
+ * executes the call, or, with *rc set, it has already reported an error; NULL: not decided. */
+const char *coll_passes_early(const struct coll_args *args, int *rc);
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 

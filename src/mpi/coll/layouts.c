@@ -34,11 +34,12 @@ struct hull {
 
 static bool hull_add(struct hull *h, const struct layout *part)
 {
-	struct layout sorted = layout_sorted(part);
+	struct layout sorted;
 	int64_t lo, hi;
 
 	if (layout_bounds(part, &lo, &hi))
 		return false;
+	sorted = layout_sorted(part);
 	if (h->lo == h->hi) {
 		*h = (struct hull){ lo, hi, sorted, true };
 		return true;

@@ -25,18 +25,11 @@ static bool is_question_due(struct comm_state *cs)
 	return true;
 }
 
-bool coll_exchange_passes(const struct coll_args *args, int *rc)
+static const char *exchange_passes(struct comm_state *cs, enum coll kind)
 {
-	struct comm_state *cs;
-
-	if (args->comm == abi.comm_null)
-		return true;
-	*rc = comm_state_find(args->comm, &cs);
-	if (*rc || !cs || cs->is_inter || cs->size < 2)
-		return true;
-	if (cs->is_decided)
-		return cs->rt ? rt_trial_passes(cs->rt, args->kind, 0) : !cs->multinode;
-	return !is_question_due(cs);
+	if (!cs->is_decided && !is_question_due(cs))
+		return TRACE_WHY_UNPAID;
+	return cs->rt && rt_trial_passes(cs->rt, kind, 0) ? TRACE_WHY_EXCHANGE : NULL;
 }
 
 /* Collective. */
@@ -52,6 +45,38 @@ static bool exchanges_pay(struct coll_op *t)
 
 /* ---- all collectives ----------------------------------------------------------------------- */
 
+/* The trials of a class say nothing about reductions whose bits must not change. */
+static bool may_follow_trials(const struct comm_state *cs, enum coll kind)
+{
+	return !coll_is_reduce(kind) || cs->size == 2 || base_opt.sums == BASE_SUMS_ANY;
+}
+
+const char *coll_passes_early(const struct coll_args *args, int *rc)
+{
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
+	const struct arg_buf *own = args_message(args);
+	struct comm_state *cs;
+	uint64_t bytes;
+
+	if (!gate->is_measured || args->comm == abi.comm_null)
+		return NULL;
+	*rc = comm_state_find(args->comm, &cs);
+	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
+	    (cs->is_decided && !cs->rt && !cs->multinode))
+		return TRACE_WHY_NOT_SERVED;
+	if (coll_is_local(args->kind))
+		return exchange_passes(cs, args->kind);
+	if (!own || own->count <= 0 || own->type == abi.datatype_null || cs->multinode ||
+	    !may_follow_trials(cs, args->kind))
+		return NULL;
+	bytes = types_bytes(own->type, own->count);
+	if (policy_admit(gate, bytes) < ADMIT_REUSED)
+		return NULL;
+	if (!cs->rt)
+		return comm_state_pay(cs, args->kind, bytes) ? NULL : TRACE_WHY_UNPAID;
+	return rt_trial_passes(cs->rt, args->kind, bytes) ? TRACE_WHY_SLOWER : NULL;
+}
+
 const char *coll_delays_connecting(struct coll_op *t)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
@@ -59,7 +84,9 @@ const char *coll_delays_connecting(struct coll_op *t)
 
 	if (t->cs->is_decided)
 		return NULL;
-	if (!gate->is_measured || (is_always && !reduce_may_change(t)))
+	if (!is_always && !reduce_may_change(t))
+		return TRACE_WHY_FIXED;
+	if (!gate->is_measured || !reduce_may_change(t))
 		return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? TRACE_WHY_FIRST : NULL;
 	pays = coll_is_local(t->args.kind) ? exchanges_pay(t)
 					   : comm_state_pay(t->cs, t->args.kind, t->bytes);
