@@ -96,8 +96,8 @@ static const char *advise_host(const struct report_group *g, char *set, size_t c
 		return "they are below the threshold";
 	}
 	if (!strcmp(why, TRACE_WHY_SMALL))
-		return "messages this short are left to the host MPI; fewer and longer ones are "
-		       "faster with any MPI";
+		return "messages this short are left to the host MPI; their time is latency, and "
+		       "waiting for late ranks";
 	if (!strcmp(why, TRACE_WHY_NEW))
 		return "Sluice needs buffers that are used again: allocate them once, on every "
 		       "rank";
