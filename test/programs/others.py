@@ -31,11 +31,11 @@ class Program:
     """
 
     def __init__(self, name, package, mpi, prepare, needs, *, ranks=(1, 2, 4), keep='', numbers=True,
-                 tolerance=0.0, made=(), least=1, env=None, has_collectives=True):
+                 tolerance=0.0, made=(), least=1, env=None, has_collectives=True, ends=(0,)):
         self.name, self.package, self.mpi, self.prepare, self.needs = name, package, mpi, prepare, needs
         self.ranks, self.keep, self.numbers, self.tolerance = ranks, re.compile(keep), numbers, tolerance
         self.made, self.least, self.env = made, least, env or {}
-        self.has_collectives = has_collectives
+        self.has_collectives, self.ends = has_collectives, ends # exit statuses
 
     def missing(self):
         """Why it cannot run, or None."""
@@ -122,7 +122,9 @@ def hpcc(folder, ranks):
 
 # ---- ScaLAPACK ---------------------------------------------------------------------------------------
 
-FOUR = ['xdsvd'] # testers that need a grid of 2 x 2
+FOUR = ['xdsvd', 'xdsep', 'xCbtest', 'xFbtest'] # testers that need a grid of 2 x 2
+# Their last test is that an abort ends the job, which leaves no counters.
+BLACS = {'ends': (0, 1, 255), 'has_collectives': False, 'keep': 'PASSED|FAILED'}
 
 
 def tester(folder_name, data):
@@ -140,10 +142,11 @@ def scalapack():
              'xCbtest', 'xFbtest']
     for library in ('mpich', 'openmpi'):
         for name in names:
-            if library == 'mpich' or name in ('xdlu', 'xdsvd', 'xdqr', 'PBLAS/dpb3tst', 'xCbtest'):
+            if library == 'mpich' or name in (*FOUR, 'xdlu', 'xdqr', 'PBLAS/dpb3tst'):
                 yield Program(f'{name.split("/")[-1]}-{library}', 'scalapack-mpi-test', f'debian-{library}',
                               tester(f'{library}-tests', name), SCALAPACK / f'{library}-tests' / name,
-                              numbers=False, ranks=(4,) if library == 'openmpi' or name in FOUR else (2, 4))
+                              numbers=False, ranks=(4,) if library == 'openmpi' or name in FOUR else (2, 4),
+                              **(BLACS if name.endswith('btest') else {}))
 
 
 # ---- LAMMPS ----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def run(program, ranks, folder, sluice, env):
     folder.mkdir()
     result = mpis.ALL[program.mpi].launch(ranks, *program.prepare(folder, ranks), sluice=sluice, cwd=folder,
                                           env={**program.env, **env}, timeout=150)
-    assert result.status == 0 and not result.timed_out, result.explain()
+    assert result.status in program.ends and not result.timed_out, result.explain()
     assert not result.leftovers, result.leftovers
     made = [folder / name for name in program.made]
     return result, program.lines('\n'.join([result.out, *(path.read_text() for path in made)]))
