@@ -114,7 +114,7 @@ int option_set(const struct base_option *o, const char *text)
 static const char *describe_text(const struct base_option *o)
 {
 	if (o->members == BASE_GROUP_COLL)
-		return "a list like bcast:on,gather:off,scan:auto";
+		return "a list like bcast:on,gather:off,scan:auto, or all:off";
 	if (o->members == BASE_GROUP_WORKERS)
 		return "auto or a number, and @ with a list of CPUs, like 2@1,4-7";
 	if (o->members == BASE_GROUP_TEST)

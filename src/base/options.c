@@ -90,6 +90,18 @@ static char *value_end(const struct base_option *list, const struct base_option 
 	return comma;
 }
 
+/* "all:off": sets every member of SLUICE_COLL. */
+static int set_all(const struct base_option *list, const char *text,
+		   enum base_option_source source, struct problems *p)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < base_option_count && !ret; i++)
+		if (option_is_member(list, &base_option_table[i]))
+			ret = set_one(&base_option_table[i], text, source, p);
+	return ret;
+}
+
 static int set_members(struct base_option *o, char *text, enum base_option_source source,
 		       struct problems *p)
 {
@@ -98,6 +110,14 @@ static int set_members(struct base_option *o, char *text, enum base_option_sourc
 
 	for (; text; text = end) {
 		at = strchr(text, separator);
+		if (o->members == BASE_GROUP_COLL && !strncasecmp(text, "all:", 4)) {
+			end = strchr(text, ',');
+			if (end)
+				*end++ = '\0';
+			if (set_all(o, text + 4, source, p))
+				return -EINVAL;
+			continue;
+		}
 		m = at ? find_member(o, text, (size_t)(at - text)) : NULL;
 		if (!m && p && at)
 			return FAIL(p, "%s: %.*s is not one of its names; the nearest is %s",

@@ -16,14 +16,19 @@
 
 #define QUESTIONS_MAX 64
 
-/* Returns: whether peers have mapped, or will map, the buffer. Types with gaps are packed. */
+/* Returns: whether peers have mapped, or will map, the buffer. A buffer with gaps is packed unless
+ * its parts have layouts and leave no gap together. */
 static bool is_reused(const struct coll_side *side)
 {
-	if (!side->count || !side->buf.bytes)
+	const struct coll_buf *buf = &side->buf;
+	enum region_intent intent = policy_intent(base_opt.region_kind, buf->is_shared);
+
+	if (!side->count || !buf->bytes)
 		return true;
-	return !side->buf.pack &&
-	       region_is_reused(side->buf.addr, side->buf.bytes,
-				policy_intent(base_opt.region_kind, side->buf.is_shared));
+	if (buf->pack)
+		return buf->layouts && !buf->is_shared &&
+		       region_is_reused(buf->hull, buf->hull_bytes, intent);
+	return region_is_reused(buf->addr, buf->bytes, intent);
 }
 
 /* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */

@@ -31,7 +31,8 @@ struct rt_comm;
  * Loads the options and decides whether Sluice runs in this process. Rank 0, or an unknown rank,
  * reports each wrong option in one line. world_rank: for messages; -1: not known yet. world_size:
  * of MPI_COMM_WORLD; fewer ranks than the launcher started are reported.
- * Returns: whether collectives may be admitted. Context: any thread; idempotent.
+ * Returns: whether rt_stop() must follow: collectives may be admitted, or are traced.
+ * Context: any thread; idempotent.
  */
 bool rt_start(int world_rank, int world_size);
 /*

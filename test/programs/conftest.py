@@ -16,10 +16,15 @@ def pytest_terminal_summary(terminalreporter):
     found = list(rows(terminalreporter))
     if not found:
         return
-    ways = list(dict.fromkeys(way for _, times in found for way in times))
-    terminalreporter.section('seconds plain and under Sluice, and plain by Sluice')
-    terminalreporter.write_line(f'{"program":32}' + ''.join(f'{way:>18}' for way in ways))
-    for name, times in found:
-        cells = [f'{times[way]:.2f} ({times["plain"] / times[way]:.2f})' if way in times else '-'
-                 for way in ways]
-        terminalreporter.write_line(f'{name:32}' + ''.join(f'{cell:>18}' for cell in cells))
+    ways = list(dict.fromkeys(way for _, times, _ in found for way in times))
+    terminalreporter.section('seconds (plain by Sluice), collectives that Sluice executed')
+    terminalreporter.write_line(f'{"program":26}' + ''.join(f'{way:>22}' for way in ways))
+    for name, times, counts in found:
+        cells = [cell_of(way, times, counts) for way in ways]
+        terminalreporter.write_line(f'{name:26}' + ''.join(f'{cell:>22}' for cell in cells))
+
+
+def cell_of(way, times, counts):
+    if way not in times or way == 'plain':
+        return f'{times[way]:.2f}' if way in times else '-'
+    return f'{times[way]:.2f} ({times["plain"] / times[way]:.2f}) {counts.get(way, 0)}'

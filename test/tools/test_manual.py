@@ -10,7 +10,7 @@ import pytest
 from cli import PREFIX, ROOT, sluice
 
 PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man1/sluice-trace.1',
-         'man1/sluice-goal.1',
+         'man1/sluice-report.1', 'man1/sluice-goal.1',
          'man1/sluice-goal-sim.1', 'man1/sluice-bench.1', 'man1/sluice-tune.1', 'man5/sluice-bench-json.5',
          'man5/sluice-goal.5',
          'man5/sluice-goal-text.5', 'man7/sluice.7')

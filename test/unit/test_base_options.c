@@ -346,6 +346,15 @@ UNIT_TEST(a_list_sets_several_values)
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
+UNIT_TEST(all_sets_every_collective_and_later_names_count_more)
+{
+	CHECK_EQ(load("SLUICE_COLL=all:off,bcast:on", NULL), 0);
+	for (int i = 0; i < BASE_FAMILY_COUNT; i++)
+		CHECK_EQ(base_opt.coll_modes[i],
+			 i == BASE_FAMILY_BCAST ? BASE_ADMIT_ON : BASE_ADMIT_OFF);
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
 UNIT_TEST(a_mistake_in_a_list_is_one_clear_line)
 {
 	CHECK_EQ(load("SLUICE_COLL=bcats:on", NULL), -EINVAL);
@@ -355,7 +364,9 @@ UNIT_TEST(a_mistake_in_a_list_is_one_clear_line)
 	CHECK_STR(problems, "bcast=maybe is wrong: it takes auto, on or off\n");
 	CHECK_EQ(load("SLUICE_COLL=on", NULL), -EINVAL);
 	CHECK_STR(problems, "SLUICE_COLL=on is wrong: it takes a list like "
-			    "bcast:on,gather:off,scan:auto\n");
+			    "bcast:on,gather:off,scan:auto, or all:off\n");
+	CHECK_EQ(load("SLUICE_COLL=all:maybe", NULL), -EINVAL);
+	CHECK_STR(problems, "bcast=maybe is wrong: it takes auto, on or off\n");
 	CHECK_EQ(load("SLUICE_TEST=node_spni=4", NULL), -EINVAL);
 	CHECK_STR(problems,
 		  "SLUICE_TEST: node_spni is not one of its names; the nearest is node_spin\n");

@@ -21,6 +21,7 @@ static const char help[] =
 	"  run      run a program under Sluice: mpiexec ... sluice run ./app\n"
 	"  info     show what works on this machine, why the rest does not, all options\n"
 	"  trace    run a program and show how and why each collective was executed\n"
+	"  report   say whether Sluice helps a traced program, and what to change\n"
 	"  bench    measure this machine: the plain MPI and Sluice in turn\n"
 	"  tune     find the values that suit this machine; programs read them\n"
 	"  goal     check, print, compile, draw, simulate and run schedules in files\n"
@@ -43,6 +44,7 @@ static const struct {
 	{ "run", tool_run },
 	{ "info", tool_info },
 	{ "trace", tool_trace },
+	{ "report", tool_report },
 	{ "bench", tool_bench },
 	{ "tune", tool_tune },
 	{ "goal", tool_goal },

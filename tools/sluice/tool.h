@@ -32,6 +32,7 @@ enum tool_exit {
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_trace(int argc, char **argv);
+int tool_report(int argc, char **argv);
 int tool_bench(int argc, char **argv);
 int tool_tune(int argc, char **argv);
 int tool_goal(int argc, char **argv);

@@ -151,8 +151,9 @@ static int make_report(const char *folder, char *const *goals, size_t goal_count
 		ret |= write_output(v, folder, i);
 	if (!quiet)
 		trace_summary(d, stdout);
-	tool_say("trace: %s: %zu events in %s: summary.txt, timeline.html, trace.json", v->title,
-		 v->events_count, folder);
+	tool_say("trace: %s: %zu events in %s: summary.txt, timeline.html, trace.json; for advice: "
+		 "sluice report %s",
+		 v->title, v->events_count, folder, folder);
 	return ret ? TOOL_FAILED : TOOL_DONE;
 }
 

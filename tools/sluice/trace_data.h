@@ -204,6 +204,10 @@ void trace_event_add(struct trace_view *v, const struct trace_event *e);
 /* Adds the events of a profile. Returns: 0, or -errno after a message. */
 int trace_goal_read(struct trace_view *v, const char *path);
 
+/* Write "1.5 MiB" and "2.5 ms". */
+void trace_format_bytes(uint64_t bytes, char *out, size_t cap);
+void trace_format_ns(uint64_t ns, char *out, size_t cap);
+
 /* Writers; the caller checks the file for errors. */
 void trace_summary(const struct trace_data *d, FILE *out);
 void trace_write_chrome(const struct trace_view *v, FILE *out);

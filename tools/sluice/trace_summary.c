@@ -14,7 +14,7 @@
 #define DETAILS 12 /* places with details */
 #define REASONS 32
 
-static void format_bytes(uint64_t bytes, char *out, size_t cap)
+void trace_format_bytes(uint64_t bytes, char *out, size_t cap)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	double n = (double)bytes;
@@ -25,7 +25,7 @@ static void format_bytes(uint64_t bytes, char *out, size_t cap)
 	snprintf(out, cap, n == (double)(uint64_t)n ? "%.0f %s" : "%.1f %s", n, units[u]);
 }
 
-static void format_ns(uint64_t ns, char *out, size_t cap)
+void trace_format_ns(uint64_t ns, char *out, size_t cap)
 {
 	if (ns < 1000)
 		snprintf(out, cap, "%" PRIu64 " ns", ns);
@@ -42,7 +42,8 @@ static void format_gain(const struct trace_place *p, char *out, size_t cap)
 	char text[32];
 	bool lost = p->cost_ns > p->saved_ns;
 
-	format_ns(lost ? p->cost_ns - p->saved_ns : p->saved_ns - p->cost_ns, text, sizeof text);
+	trace_format_ns(lost ? p->cost_ns - p->saved_ns : p->saved_ns - p->cost_ns, text,
+			sizeof text);
 	snprintf(out, cap, "%s%s",
 		 !p->totals.early ? ""
 		 : lost           ? "-"
@@ -85,9 +86,9 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 {
 	char bytes[32], in_call[32], waited[32], gain[40];
 
-	format_bytes(p->totals.bytes, bytes, sizeof bytes);
-	format_ns(p->in_call_ns + p->sampled_ns, in_call, sizeof in_call);
-	format_ns(p->waited_ns, waited, sizeof waited);
+	trace_format_bytes(p->totals.bytes, bytes, sizeof bytes);
+	trace_format_ns(p->in_call_ns + p->sampled_ns, in_call, sizeof in_call);
+	trace_format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
 	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
 		p->totals.calls, bytes, p->totals.admitted, p->totals.early,
@@ -165,8 +166,8 @@ static void print_requests(FILE *out, const struct trace_place *p)
 {
 	char pending[32], waited[32];
 
-	format_ns(p->detached_ns / p->started, pending, sizeof pending);
-	format_ns(p->waited_ns / p->started, waited, sizeof waited);
+	trace_format_ns(p->detached_ns / p->started, pending, sizeof pending);
+	trace_format_ns(p->waited_ns / p->started, waited, sizeof waited);
 	fprintf(out,
 		"      after the call: pending for %s, of which the program waited %s (mean of "
 		"%" PRIu64 ")\n",
@@ -182,10 +183,10 @@ static void print_detached(FILE *out, const struct trace_place *p)
 		print_requests(out, p);
 	if (!ended)
 		return;
-	format_ns(p->detached_ns / ended, moving, sizeof moving);
-	format_ns(p->waited_ns / ended, waited, sizeof waited);
-	format_ns(p->saved_ns, saved, sizeof saved);
-	format_ns(p->cost_ns, cost, sizeof cost);
+	trace_format_ns(p->detached_ns / ended, moving, sizeof moving);
+	trace_format_ns(p->waited_ns / ended, waited, sizeof waited);
+	trace_format_ns(p->saved_ns, saved, sizeof saved);
+	trace_format_ns(p->cost_ns, cost, sizeof cost);
 	fprintf(out,
 		"      after returning: data moved for %s, the program waited %s (means); %" PRIu64
 		" ended by a touch, %" PRIu64 " by a later call, %" PRIu64 " by themselves\n",
@@ -220,8 +221,8 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 	if (p->adopted) {
 		char bytes[32], ns[32];
 
-		format_bytes(p->adopted, bytes, sizeof bytes);
-		format_ns(p->adopt_ns, ns, sizeof ns);
+		trace_format_bytes(p->adopted, bytes, sizeof bytes);
+		trace_format_ns(p->adopt_ns, ns, sizeof ns);
 		fprintf(out, "      adoption: %s became memory that ranks share, which took %s\n",
 			bytes, ns);
 	}
@@ -265,7 +266,7 @@ void trace_summary(const struct trace_data *d, FILE *out)
 
 	for (size_t i = 0; i < d->processes_count; i++)
 		end = base_max_u64(end, d->processes[i].end_ns - d->start_ns);
-	format_ns(end, text, sizeof text);
+	trace_format_ns(end, text, sizeof text);
 	fprintf(out, "%s, %zu %s, %s\n", d->processes[0].header->program, d->processes_count,
 		d->processes_count == 1 ? "process" : "processes", text);
 	for (size_t i = 0; i < d->processes_count; i++)

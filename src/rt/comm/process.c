@@ -236,7 +236,7 @@ bool rt_start(int world_rank, int world_size)
 		}
 	}
 	pthread_mutex_unlock(&start_lock);
-	return rt_is_on();
+	return rt_is_on() || trace_is_on();
 }
 
 void rt_stop(void)

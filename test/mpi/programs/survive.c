@@ -67,7 +67,7 @@ static void run_requests(char *buf, char *recv, int ranks, int is_away)
 	MPI_Waitall(IN_FLIGHT, requests, MPI_STATUSES_IGNORE);
 }
 
-/* Of each kind and size a few calls, as many as trials and agreements take. */
+/* A few calls of each kind and size, as many as trials and agreements take. */
 static void run_decisions(char *buf, char *recv, int ranks)
 {
 	MPI_Comm comm;

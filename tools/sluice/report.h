@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * report: does Sluice help this program? The data of `sluice report`.
+ *
+ *   report.c        the verb
+ *   report_sums.c   trace data -> calls of one function and size class together
+ *   report_print.c  a screen of text, JSON, advice
+ *
+ * Times are sums over the ranks.
+ */
+#ifndef SLUICE_TOOL_REPORT_H
+#define SLUICE_TOOL_REPORT_H
+
+#include "trace_data.h"
+
+/* Calls below SLUICE_COLL_THRESHOLD, of all sizes together. */
+#define REPORT_SMALL 255u
+
+/* Calls of one function whose messages have at least half the bytes of the longest. */
+struct report_group {
+	char function[48];
+	uint8_t size_class;       /* logarithm of the bytes, or REPORT_SMALL */
+	uint64_t calls, admitted, bytes;
+	uint64_t ns;              /* in the calls, and waiting for their data later */
+	uint64_t waiting_ns;      /* of it: until the last rank came; an estimate */
+	uint64_t adopted, adopt_ns;
+	uint64_t place_ns;        /* the longest time of one place */
+	const struct trace_place *place; /* that place */
+	TRACE_ARRAY(uint64_t, sluice); /* times of one call that Sluice executed */
+	TRACE_ARRAY(uint64_t, host);   /* ... that the host MPI executed, perhaps in another run */
+	struct report_reason {
+		const char *why;  /* text of the trace */
+		uint64_t ns;
+	} reasons[8];             /* why the host MPI executed calls */
+};
+
+struct report {
+	const struct trace_data *data;
+	unsigned ranks;           /* processes without the worker */
+	uint64_t wall_ns;
+	uint64_t ns, waiting_ns, sluice_ns, calls, admitted, adopted, adopt_ns;
+	TRACE_ARRAY(struct report_group, groups); /* the longest time first */
+	bool has_host_run;        /* times of the host MPI come from a second trace */
+};
+
+/* Fills *out. host: a trace of the same program executed by the host MPI alone; NULL: none. */
+void report_sum(const struct trace_data *d, const struct trace_data *host, struct report *out);
+/* Returns: median of the times; 0: too few are known. Sorts them. */
+uint64_t report_median(uint64_t *times, size_t count);
+/* Returns: the time that Sluice saved in the group; negative: lost. *known: both times are. */
+int64_t report_gain(struct report_group *g, bool *known);
+/* Returns: the main reason of the host MPI's calls, or "". */
+const char *report_reason(const struct report_group *g);
+
+void report_print(struct report *r, FILE *out);
+void report_print_json(struct report *r, FILE *out);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A screen of text, the same as JSON, and what to change. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "report.h"
+#include "text.h"
+#include "tool.h"
+#include "trace/reasons.h"
+
+enum {
+	ROWS = 8,
+	ADVICES = 5,
+	WORTH_PERMILLE = 50, /* less of the run's time is not worth a change */
+	SHORT_BYTES = 8 << 10, /* below it Sluice is not known to help */
+};
+
+struct advice {
+	uint64_t permille;
+	char text[768], set[64]; /* set: "SLUICE_COLL=vector:on"; "": nothing to set */
+};
+
+/* Returns: the share of all ranks' time, in thousandths. */
+static uint64_t permille(const struct report *r, uint64_t ns)
+{
+	uint64_t all = r->ranks * r->wall_ns;
+
+	return all ? (uint64_t)((double)ns * 1000 / (double)all + 0.5) : 0;
+}
+
+static const char *program_name(const struct report *r)
+{
+	const char *program = r->data->processes[0].header->program;
+	const char *slash = strrchr(program, '/');
+
+	return slash ? slash + 1 : program;
+}
+
+static uint64_t mean_bytes(const struct report_group *g)
+{
+	return g->calls ? g->bytes / g->calls : 0;
+}
+
+/* ---- advice ------------------------------------------------------------------------------ */
+
+/* Writes "MPI_Alltoallw of 42 MiB (most at a.py:14) are 27 % of the run". */
+static void name_group(const struct report *r, const struct report_group *g, char *out, size_t cap)
+{
+	char bytes[32];
+
+	trace_format_bytes(mean_bytes(g), bytes, sizeof bytes);
+	snprintf(out, cap, "%s%s%s (%s%s) are %" PRIu64 " %% of the run", g->function,
+		 g->bytes ? " of " : "", g->bytes ? bytes : "",
+		 g->place && g->place->is_source ? "at " : "", g->place ? g->place->where : "?",
+		 (permille(r, g->ns) + 5) / 10);
+}
+
+static bool is_one_of(const char *why, const char *const *list)
+{
+	for (; *list; list++)
+		if (!strcmp(why, *list))
+			return true;
+	return false;
+}
+
+/* Writes what admits the calls of a group that the host MPI executes. Returns: the sentence. */
+static const char *advise_host(const struct report_group *g, char *set, size_t cap)
+{
+	static const char *const vector[] = { TRACE_WHY_VECTOR, TRACE_WHY_EXCHANGE, NULL };
+	static const char *const kind[] = { TRACE_WHY_SIZE, TRACE_WHY_KIND, NULL };
+	static const char *const request[] = { TRACE_WHY_REQUEST_SIZE, TRACE_WHY_REQUEST_KIND,
+					       NULL };
+	static const char *const off[] = { TRACE_WHY_OFF, TRACE_WHY_REQUEST_OFF, NULL };
+	const char *why = report_reason(g);
+	uint64_t threshold = 1;
+
+	if (is_one_of(why, vector)) {
+		snprintf(set, cap, "SLUICE_COLL=vector:on");
+		return "ranks do not know each other's sizes, so Sluice does not try by itself";
+	}
+	if (is_one_of(why, kind) || is_one_of(why, request)) {
+		snprintf(set, cap, "SLUICE_COLL=%s:on",
+			 is_one_of(why, request) ? "nonblocking" : trace_family(g->function));
+		return "the host MPI was faster where Sluice was measured; your machine may "
+		       "differ";
+	}
+	if (is_one_of(why, off))
+		return "your SLUICE_COLL switches them off; without it Sluice decides";
+	if (!strcmp(why, TRACE_WHY_SMALL) && mean_bytes(g) >= SHORT_BYTES) {
+		while (threshold * 2 <= mean_bytes(g))
+			threshold *= 2;
+		base_format_bytes(threshold, set + snprintf(set, cap, "SLUICE_COLL_THRESHOLD="),
+				  cap - strlen("SLUICE_COLL_THRESHOLD=") - 1);
+		return "they are below the threshold";
+	}
+	if (!strcmp(why, TRACE_WHY_SMALL))
+		return "messages this short are left to the host MPI; their time is latency, and "
+		       "waiting for late ranks";
+	if (!strcmp(why, TRACE_WHY_NEW))
+		return "Sluice needs buffers that are used again: allocate them once, on every "
+		       "rank";
+	if (!strcmp(why, TRACE_WHY_NOT_SERVED))
+		return "Sluice does not serve the communicator: SLUICE_LOG=info prints the reason";
+	return NULL;
+}
+
+/* Returns: whether there is something to say about the group. */
+static bool advise(struct report *r, struct report_group *g, struct advice *out)
+{
+	char name[256], why[2 * TRACE_TEXT_BYTES];
+	bool is_host = g->admitted * 2 < g->calls, known;
+	int64_t gain = report_gain(g, &known);
+	const char *text = NULL;
+
+	*out = (struct advice){ .permille = permille(r, g->ns) };
+	if (out->permille < WORTH_PERMILLE)
+		return false;
+	if (g->waiting_ns * 2 > g->ns) {
+		text = "most of it is waiting for late ranks: a more even distribution of work "
+		       "would help, and no MPI library";
+	} else if (is_host) {
+		text = advise_host(g, out->set, sizeof out->set);
+		if (!text) {
+			trace_reason(report_reason(g), g->function, why, sizeof why);
+			text = why;
+		}
+	} else if (known && gain < 0 && (uint64_t)-gain * 20 > g->ns) {
+		snprintf(out->set, sizeof out->set, "SLUICE_COLL=%s:off",
+			 trace_family(g->function));
+		text = "the host MPI was faster in this program";
+	}
+	name_group(r, g, name, sizeof name);
+	if (text)
+		snprintf(out->text, sizeof out->text, "%s: %s%s%s", name, text,
+			 *out->set ? "; try " : "", out->set);
+	return text;
+}
+
+static void advise_adoption(const struct report *r, struct advice *out)
+{
+	char bytes[32];
+
+	trace_format_bytes(r->adopted, bytes, sizeof bytes);
+	*out = (struct advice){ .permille = permille(r, r->adopt_ns) };
+	snprintf(out->text, sizeof out->text,
+		 "adoption of %s is %" PRIu64 " %% of the run: each buffer pays it once, so "
+		 "programs that use their buffers longer pay less",
+		 bytes, (out->permille + 5) / 10);
+}
+
+/* Returns: how many. */
+static size_t find_advice(struct report *r, struct advice out[ADVICES])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->groups_count && n < ADVICES - 1; i++)
+		n += advise(r, &r->groups[i], &out[n]);
+	if (permille(r, r->adopt_ns) >= WORTH_PERMILLE)
+		advise_adoption(r, &out[n++]);
+	return n;
+}
+
+/* Returns: what to conclude where nothing is to be changed. */
+static const char *conclusion(const struct report *r)
+{
+	if (permille(r, r->ns) < WORTH_PERMILLE)
+		return "nothing: collectives take too little of the time";
+	return r->admitted ? "nothing was found" : "nothing was found; Sluice executed no call";
+}
+
+/* ---- text -------------------------------------------------------------------------------- */
+
+static unsigned percent_of(uint64_t part, uint64_t whole)
+{
+	return whole ? (unsigned)((double)part * 100 / (double)whole + 0.5) : 0;
+}
+
+static void format_signed(int64_t ns, char *out, size_t cap)
+{
+	*out = ns < 0 ? '-' : '+';
+	trace_format_ns((uint64_t)(ns < 0 ? -ns : ns), out + 1, cap - 1);
+}
+
+static void print_row(const struct report *r, struct report_group *g, FILE *out)
+{
+	char each[32] = "-", ours[32] = "-", host[32] = "-", gained[32] = "-";
+	uint64_t a = report_median(g->sluice, g->sluice_count),
+		 b = report_median(g->host, g->host_count);
+	bool known;
+	int64_t gain = report_gain(g, &known);
+
+	if (g->bytes)
+		trace_format_bytes(mean_bytes(g), each, sizeof each);
+	if (a)
+		trace_format_ns(a, ours, sizeof ours);
+	if (b)
+		trace_format_ns(b, host, sizeof host);
+	if (known)
+		format_signed(gain, gained, sizeof gained);
+	fprintf(out, "%4" PRIu64 " %% %6u %% %9" PRIu64 " %10s %6u %% %9s %9s %9s  %s%s\n",
+		(permille(r, g->ns) + 5) / 10, percent_of(g->waiting_ns, g->ns), g->calls, each,
+		percent_of(g->admitted, g->calls), ours, host, gained, g->function,
+		g->size_class == REPORT_SMALL ? ", short" : "");
+}
+
+void report_print(struct report *r, FILE *out)
+{
+	struct advice advice[ADVICES];
+	size_t n = find_advice(r, advice);
+	unsigned in = (unsigned)permille(r, r->ns), waiting = (unsigned)permille(r, r->waiting_ns);
+	char wall[32];
+
+	trace_format_ns(r->wall_ns, wall, sizeof wall);
+	fprintf(out, "%s: %u %s, %s. Collectives take %u.%u %% of the time: ", program_name(r),
+		r->ranks, r->ranks == 1 ? "rank" : "ranks", wall, in / 10, in % 10);
+	fprintf(out, "%u.%u %% waiting for other ranks, the rest moving and computing.\n",
+		waiting / 10, waiting % 10);
+	fprintf(out,
+		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n\n",
+		r->admitted, r->calls, percent_of(r->sluice_ns, r->ns));
+	fprintf(out, "%6s %8s %9s %10s %8s %9s %9s %9s  %s\n", "of run", "waiting", "calls",
+		"bytes each", "Sluice's", "a call", "host's", "gained", "collective");
+	for (size_t i = 0; i < r->groups_count && i < ROWS; i++)
+		if (permille(r, r->groups[i].ns) || i < 3)
+			print_row(r, &r->groups[i], out);
+	fputs("a call, host's: median times by Sluice and by the host MPI, where both were "
+	      "measured\n\nWhat to change:\n", out);
+	for (size_t i = 0; i < n; i++)
+		fprintf(out, "- %s\n", advice[i].text);
+	if (!n)
+		fprintf(out, "- %s\n", conclusion(r));
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static void put_group(struct text_json *j, const struct report *r, struct report_group *g)
+{
+	char why[2 * TRACE_TEXT_BYTES];
+	bool known;
+	int64_t gain = report_gain(g, &known);
+
+	text_json_open(j, NULL, '{');
+	text_json_string(j, "function", g->function);
+	text_json_bool(j, "is_short", g->size_class == REPORT_SMALL);
+	text_json_uint(j, "calls", g->calls);
+	text_json_uint(j, "admitted", g->admitted);
+	text_json_uint(j, "bytes", g->bytes);
+	text_json_uint(j, "ns", g->ns);
+	text_json_uint(j, "waiting_ns", g->waiting_ns);
+	text_json_uint(j, "permille", permille(r, g->ns));
+	text_json_uint(j, "sluice_call_ns", report_median(g->sluice, g->sluice_count));
+	text_json_uint(j, "host_call_ns", report_median(g->host, g->host_count));
+	if (known)
+		text_json_int(j, "gained_ns", gain);
+	text_json_string(j, "where", g->place ? g->place->where : NULL);
+	trace_reason(report_reason(g), g->function, why, sizeof why);
+	text_json_string(j, "why_host", g->admitted < g->calls ? why : NULL);
+	text_json_close(j, '}');
+}
+
+void report_print_json(struct report *r, FILE *out)
+{
+	struct text_json j = { .out = out };
+	struct advice advice[ADVICES];
+	size_t n = find_advice(r, advice);
+
+	text_json_open(&j, NULL, '{');
+	text_json_string(&j, "program", r->data->processes[0].header->program);
+	text_json_uint(&j, "ranks", r->ranks);
+	text_json_uint(&j, "wall_ns", r->wall_ns);
+	text_json_uint(&j, "collectives_ns", r->ns);
+	text_json_uint(&j, "waiting_ns", r->waiting_ns);
+	text_json_uint(&j, "sluice_ns", r->sluice_ns);
+	text_json_uint(&j, "calls", r->calls);
+	text_json_uint(&j, "admitted", r->admitted);
+	text_json_uint(&j, "adopted", r->adopted);
+	text_json_uint(&j, "adopt_ns", r->adopt_ns);
+	text_json_open(&j, "groups", '[');
+	for (size_t i = 0; i < r->groups_count; i++)
+		put_group(&j, r, &r->groups[i]);
+	text_json_close(&j, ']');
+	text_json_open(&j, "advice", '[');
+	for (size_t i = 0; i < n; i++) {
+		text_json_open(&j, NULL, '{');
+		text_json_uint(&j, "permille", advice[i].permille);
+		text_json_string(&j, "text", advice[i].text);
+		text_json_string(&j, "set", *advice[i].set ? advice[i].set : NULL);
+		text_json_close(&j, '}');
+	}
+	text_json_close(&j, ']');
+	text_json_close(&j, '}');
+	fputc('\n', out);
+}
