@@ -303,6 +303,10 @@ static void run_case(enum kind kind)
 	bool is_wrong;
 
 	draw_case(kind);
+	if (now.used > CAPACITY) {
+		check_fail("a case needs %zu bytes", now.used);
+		MPI_Abort(MPI_COMM_WORLD, 5);
+	}
 	check_fill(sent, now.used, state_of(9, (uint64_t)me, 0));
 	check_fill(before, now.used, state_of(10, (uint64_t)me, 0));
 	memcpy(sent_before, sent, now.used);
