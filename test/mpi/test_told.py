@@ -12,6 +12,7 @@ from support.build import compile_once
 from support.paths import PROGRAMS, SOURCES
 
 PROGRAM = 'told.c'
+ON = {'coll:bcast': 'on', 'coll:allreduce': 'on'} # whatever decides by itself
 
 
 def lines(done):
@@ -54,7 +55,7 @@ def test_told_once_that_device_memory_is_left_alone(name, get_mpi):
     mpi = get_mpi(name)
     library = compile_once(PROGRAMS / 'libcuda.so', 'cc', ['-shared', '-fPIC'],
                            [SOURCES / 'lib/area.c'])
-    done = mpi.launch(2, mpi.build(PROGRAM), 'device', library)
+    done = mpi.launch(2, mpi.build(PROGRAM), 'device', library, env=ON)
     assert done.status == 0 and done.out.count('ok told') == 2, done.explain()
     assert len(lines(done)) == 1 and re.search('device memory .* left alone', lines(done)[0]), done.explain()
 
@@ -74,7 +75,7 @@ IN = rf'sluice: rank \d: exec: rank (\d) of 3 is in {CALL} while rank (\d) is in
 def test_told_which_ranks_are_in_which_calls(name, how, calls, get_mpi):
     mpi = get_mpi(name)
     done = mpi.launch(3, mpi.build(PROGRAM), 'differs', how,
-                      env={'coll:nonblocking': 'on', 'SLUICE_EARLY': 'off'})
+                      env={**ON, 'coll:nonblocking': 'on', 'SLUICE_EARLY': 'off'})
     assert done.out.count('gets an error') >= 2, done.explain()
     assert len(lines(done)) == 1, done.explain()
     found = re.match(IN, lines(done)[0])
@@ -107,7 +108,7 @@ def table(done):
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-openmpi'])
 def test_told_one_table_of_counters_without_zeros(name, get_mpi):
     mpi = get_mpi(name)
-    done = mpi.launch(3, mpi.build(PROGRAM), 'bcast', env={'SLUICE_STATS': '-'})
+    done = mpi.launch(3, mpi.build(PROGRAM), 'bcast', env={**ON, 'SLUICE_STATS': '-'})
     assert done.status == 0 and len(lines(done)) == 1, done.explain()
     assert lines(done)[0].startswith('sluice: counters of 3 ranks on '), done.explain()
     assert table(done)['bcast_admitted'] == (24, 8, 8), done.explain()
@@ -118,7 +119,8 @@ def test_told_one_table_of_counters_without_zeros(name, get_mpi):
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_told_counters_when_a_rank_ends_early(name, how, get_mpi, tmp_path):
     mpi = get_mpi(name)
-    done = mpi.launch(2, mpi.build(PROGRAM), 'ends', how, env={'SLUICE_STATS': '-', 'TMPDIR': str(tmp_path)})
+    done = mpi.launch(2, mpi.build(PROGRAM), 'ends', how,
+                      env={**ON, 'SLUICE_STATS': '-', 'TMPDIR': str(tmp_path)})
     assert done.status and not done.leftovers, done.explain()
     counted = [line for line in lines(done) if 'counters' in line]
     assert len(counted) <= 1, done.explain() # a killed launcher does not wait for the table
