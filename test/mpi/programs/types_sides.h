@@ -125,11 +125,12 @@ static struct layout draw_message(struct draw *d, const struct signature *s, int
 		*count = n / each;
 		for (int i = 0; i < *count * copies; i++)
 			places[i] = i * l.extent;
-		if (d->is_plain || d->may_overlap || !l.n)
+		if (d->is_plain || !l.n)
 			return l;
-		if (l.extent * *count * copies < SPAN_MAX) {
+		if (llabs(l.extent) * *count * copies < SPAN_MAX && l.hi - l.lo < SPAN_MAX) {
 			struct entry *map = map_repeat(&l, places, (size_t)(*count * copies));
-			bool overlaps = map_overlaps(map, (size_t)(*count * copies) * l.n);
+			size_t entries = (size_t)(*count * copies) * l.n;
+			bool overlaps = !d->may_overlap && map_overlaps(map, entries);
 
 			free(map);
 			if (!overlaps)
