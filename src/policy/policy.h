@@ -46,6 +46,12 @@ static inline enum region_intent policy_intent(int64_t region_kind, bool is_shar
 	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
 }
 
+/* Likewise for a buffer that is packed while it is not adopted, and is not shared. */
+static inline enum region_intent policy_intent_packed(int64_t region_kind)
+{
+	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE_PACKED;
+}
+
 #define POLICY_PIECE_MAX ((uint64_t)256 << 20)
 #define POLICY_PIECE_MIN ((uint64_t)1 << 20)
 /* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch

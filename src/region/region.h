@@ -110,6 +110,7 @@ static inline void region_desc_pages(const struct region_desc *d, uintptr_t *out
 
 enum region_intent {
 	REGION_USE,    /* count this use, adopt what the uses have earned (reuse.c) */
+	REGION_USE_PACKED, /* the same; while the buffer is not adopted, each use packs it */
 	REGION_FORCE,  /* adopt now if that is possible */
 	REGION_LOOKUP, /* adopt nothing */
 };

@@ -149,7 +149,8 @@ static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
 }
 
-uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_spent)
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t copies,
+		     bool is_spent)
 {
 	uint64_t remaining = bytes > adopted ? bytes - adopted : bytes, earned = 0;
 	struct use_count *s;
@@ -164,10 +165,10 @@ uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
 	if (reuse_is_by_cost()) {
-		atomic_fetch_add_explicit(&budget_ns,
-					  (int64_t)(ns_of(bytes, &private_ps) / BUDGET_SHARE),
-					  memory_order_relaxed);
-		s->saved_ns += saved_by_a_use(bytes);
+		atomic_fetch_add_explicit(
+			&budget_ns, (int64_t)(copies * ns_of(bytes, &private_ps) / BUDGET_SHARE),
+			memory_order_relaxed);
+		s->saved_ns += copies * saved_by_a_use(bytes);
 		earned = bytes_paid(s, remaining);
 	} else if (has_enough_uses(s, bytes)) {
 		earned = bytes;

@@ -21,14 +21,15 @@
 static bool is_reused(const struct coll_side *side)
 {
 	const struct coll_buf *buf = &side->buf;
-	enum region_intent intent = policy_intent(base_opt.region_kind, buf->is_shared);
 
 	if (!side->count || !buf->bytes)
 		return true;
 	if (buf->pack)
 		return buf->layouts && !buf->is_shared &&
-		       region_is_reused(buf->hull, buf->hull_bytes, intent);
-	return region_is_reused(buf->addr, buf->bytes, intent);
+		       region_is_reused(buf->hull, buf->hull_bytes,
+					policy_intent_packed(base_opt.region_kind));
+	return region_is_reused(buf->addr, buf->bytes,
+				policy_intent(base_opt.region_kind, buf->is_shared));
 }
 
 /* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */

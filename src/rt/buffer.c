@@ -184,8 +184,7 @@ static bool adopt_hull(const struct coll_buf *buf)
 
 	if (buf->is_shared)
 		return false;
-	region_describe(buf->hull, buf->hull_bytes,
-			policy_intent(base_opt.region_kind, false), &d);
+	region_describe(buf->hull, buf->hull_bytes, policy_intent_packed(base_opt.region_kind), &d);
 	is_mapped = is_mapped_whole(&d);
 	region_release(&d);
 	return is_mapped;

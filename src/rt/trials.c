@@ -119,8 +119,9 @@ static void report(const struct rt_comm *c, const struct trials_call *call, uint
 		 t->needs_reuse ? " (new memory)" : "", t->is_for_sluice ? "Sluice" : "host MPI");
 	trace_activity(text, begin_ns, 0);
 	if (!c->rank)
-		base_log(BASE_LOG_DEBUG, "rt", "%s executes the next %u calls", text,
-			 backoff_interval(&t->next));
+		base_log(BASE_LOG_DEBUG, "rt", "%s; the next trial in %u calls%s", text,
+			 backoff_interval(&t->next),
+			 t->needs_reuse ? ", or when all ranks reuse their buffers" : "");
 }
 
 static int judge(struct rt_comm *c, const struct trials_call *call)
