@@ -46,7 +46,7 @@ static inline enum region_intent policy_intent(int64_t region_kind, bool is_shar
 	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
 }
 
-/* Likewise for a buffer that is packed while it is not adopted, and is not shared. */
+/* As policy_intent() for a buffer that is packed while it is not adopted, and is not shared. */
 static inline enum region_intent policy_intent_packed(int64_t region_kind)
 {
 	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE_PACKED;

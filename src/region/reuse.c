@@ -6,7 +6,8 @@
  *
  *   saved   what its uses would have saved, had it been adopted. A buffer is adopted when that has
  *           reached the price: ski rental, which costs at most twice the optimum
- *   budget  1/25 of the time that the uses of all buffers take that are not adopted. Adoption
+ *   budget  1/50 of the time that the uses of all buffers take that are not adopted, which is about
+ *           1/25 of the time of the calls: a byte on its way is in use at both ends. Adoption
  *           spends no more than that, so a loop of calls takes at most 1.04 times as long, however
  *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
  *
@@ -31,7 +32,7 @@
 #define REUSE_SMALL_BYTES ((uint64_t)256 << 10)
 #define LIFETIME_USES_MIN 6 /* with a fixed number of uses: after so many adoption has paid off */
 
-#define BUDGET_SHARE 25
+#define BUDGET_SHARE 50
 #define PIECE_MAX ((uint64_t)4 << 20) /* adopted at a time: a call is not late by more than that */
 #define FIXED_NS 30000u /* of one adoption: system calls, TLB shootdowns */
 /* Until the first measurement: picoseconds per byte. */
