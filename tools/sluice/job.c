@@ -19,6 +19,10 @@
 #include "os/os.h"
 #include "tool.h"
 
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
 static int lock_fd = -1;
 
 /* ---- which job --------------------------------------------------------------------------- */
@@ -140,10 +144,25 @@ static void wait_for(int pidfd)
 		;
 }
 
-static void detach_from_job(void)
+/* A launcher sees by the end of its connections, such as MPICH's PMI_FD, that a rank has ended: the
+ * watcher must not hold copies of them. Kernels before 5.9 have no close_range(). */
+static void close_others(int pidfd)
+{
+	unsigned low = (unsigned)base_min_u64((unsigned)pidfd, (unsigned)lock_fd);
+	unsigned high = (unsigned)base_max_u64((unsigned)pidfd, (unsigned)lock_fd);
+
+	if (low > STDERR_FILENO + 1)
+		syscall(SYS_close_range, STDERR_FILENO + 1, low - 1, 0);
+	if (high > low + 1)
+		syscall(SYS_close_range, low + 1, high - 1, 0);
+	syscall(SYS_close_range, high + 1, ~0u, 0);
+}
+
+static void detach_from_job(int pidfd)
 {
 	sigset_t none;
 
+	close_others(pidfd);
 	setsid();
 	prctl(PR_SET_NAME, "sluice-watch");
 	for (int s = 1; s < NSIG; s++)
@@ -159,7 +178,7 @@ static void detach_from_job(void)
 
 static void watch(int pidfd, const char *folder, int (*report)(const char *folder))
 {
-	detach_from_job();
+	detach_from_job(pidfd);
 	wait_for(pidfd);
 	/* the shared lock is released first: of two processes that try at once one succeeds */
 	if (flock(lock_fd, LOCK_EX | LOCK_NB))
