@@ -29,20 +29,16 @@ static bool check_comm(struct coll_op *t, int *rc)
 {
 	const struct coll_args *args = &t->args;
 	struct comm_state *cs;
+	const char *why;
 
 	if (args->comm == abi.comm_null)
 		return trace_rejected(IS_UNCHECKED);
 	*rc = comm_state_get(args->comm, &cs);
-	if (*rc || !cs)
-		return trace_rejected(TRACE_WHY_NOT_SERVED);
-	if (cs->is_inter)
-		return trace_rejected("this is an intercommunicator");
-	if (cs->size < 2)
-		return trace_rejected(TRACE_WHY_ALONE);
+	why = *rc ? TRACE_WHY_NOT_SERVED : coll_comm_refusal(cs);
+	if (why)
+		return trace_rejected(why);
 	if (has_root(args->kind) && (args->root < 0 || args->root >= cs->size))
 		return trace_rejected(IS_UNCHECKED);
-	if (cs->is_decided && !cs->rt && !cs->multinode)
-		return trace_rejected(TRACE_WHY_NOT_SERVED);
 	t->cs = cs;
 	t->is_root = cs->rank == args->root;
 	return true;
@@ -325,11 +321,7 @@ bool coll_execute(struct coll_args *args, int *rc)
 		return false;
 	*rc = 0;
 	why = coll_passes_early(args, rc);
-	if (why) {
-		coll_count_decision(args->kind, false);
-		return trace_rejected(why) || *rc;
-	}
-	if (run(args, rc)) {
+	if (why ? trace_rejected(why) || *rc : run(args, rc)) {
 		coll_trace_end(args, *rc);
 		return true;
 	}

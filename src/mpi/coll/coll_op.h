@@ -152,6 +152,8 @@ static inline bool coll_is_neighborhood(enum coll kind)
  * call that gains only when its buffers are used again may never be repeated. Context: may be
  * collective, on all ranks alike. */
 const char *coll_delays_connecting(struct coll_op *op);
+/* Returns: why Sluice executes no call on the communicator; NULL: it may. */
+const char *coll_comm_refusal(const struct comm_state *cs);
 /* Decides by a few loads where that is possible. Equal on all ranks. Returns: why the host MPI
  * executes the call, or, with *rc set, it has already reported an error; NULL: not decided. */
 const char *coll_passes_early(const struct coll_args *args, int *rc);

@@ -45,10 +45,20 @@ static bool exchanges_pay(struct coll_op *t)
 
 /* ---- all collectives ----------------------------------------------------------------------- */
 
-/* The trials of a class say nothing about reductions whose bits must not change. */
-static bool may_follow_trials(const struct comm_state *cs, enum coll kind)
+/* The trials of a class say nothing about reductions whose bits must not change; which ones these
+ * are needs further checks (reduce_may_change()). */
+static bool may_follow_trials(enum coll kind)
 {
-	return !coll_is_reduce(kind) || cs->size == 2 || base_opt.sums == BASE_SUMS_ANY;
+	return !coll_is_reduce(kind) || base_opt.sums == BASE_SUMS_ANY;
+}
+
+const char *coll_comm_refusal(const struct comm_state *cs)
+{
+	if (!cs || (cs->is_decided && !cs->rt && !cs->multinode))
+		return TRACE_WHY_NOT_SERVED;
+	if (cs->is_inter)
+		return TRACE_WHY_INTER;
+	return cs->size < 2 ? TRACE_WHY_ALONE : NULL;
 }
 
 const char *coll_passes_early(const struct coll_args *args, int *rc)
@@ -56,18 +66,19 @@ const char *coll_passes_early(const struct coll_args *args, int *rc)
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	const struct arg_buf *own = args_message(args);
 	struct comm_state *cs;
+	const char *why;
 	uint64_t bytes;
 
 	if (!gate->is_measured || args->comm == abi.comm_null)
 		return NULL;
 	*rc = comm_state_find(args->comm, &cs);
-	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
-	    (cs->is_decided && !cs->rt && !cs->multinode))
-		return TRACE_WHY_NOT_SERVED;
+	why = *rc ? TRACE_WHY_NOT_SERVED : coll_comm_refusal(cs);
+	if (why)
+		return why;
 	if (coll_is_local(args->kind))
 		return exchange_passes(cs, args->kind);
 	if (!own || own->count <= 0 || own->type == abi.datatype_null || cs->multinode ||
-	    !may_follow_trials(cs, args->kind))
+	    !may_follow_trials(args->kind))
 		return NULL;
 	bytes = types_bytes(own->type, own->count);
 	if (policy_admit(gate, bytes) < ADMIT_REUSED)
