@@ -58,8 +58,8 @@ UNIT_TEST(numbers_that_do_not_fit_are_refused)
 {
 	CHECK_STR(statement("calc 18446744073709551616"),
 		  "3:6: '18446744073709551616' is too large: at most 18446744073709551615\n");
-	CHECK_STR(statement("send 1b to 1 tag 4294967295"),
-		  "3:18: '4294967295' is too large: at most 4294967294\n");
+	CHECK_STR(statement("send 1b to 1 tag 4294967296"),
+		  "3:18: '4294967296' is too large: at most 4294967294\n");
 	CHECK_STR(statement("send 1b to 1 cpu 65536"),
 		  "3:18: '65536' is too large: at most 65535\n");
 	CHECK_STR(statement("send 18446744073709551615b to 1 from user0+1"),
