@@ -153,7 +153,7 @@ static bool is_device_memory(const void *addr, uint64_t bytes)
 	if (base_log_rank() <= 0 && !atomic_exchange(&is_announced, true))
 		base_log(BASE_LOG_ERROR, "mpi",
 			 "device memory (CUDA and others) is left alone: in collectives on it the "
-			 "host MPI packs and unpacks the data");
+			 "host MPI copies the bytes");
 	return true;
 }
 
