@@ -58,6 +58,10 @@
 #include "os/os.h"
 
 #define REGION_UNIT OS_HUGE /* extents are multiples of this, so that huge pages can back them */
+/* No extent: the first unit of each arena, zero at first. Its first page is struct node_header. */
+#define REGION_HEAD_BYTES REGION_UNIT
+#define REGION_ARENA_NAME "sluice" /* of the memfd */
+#define REGION_ARENA_LINK "/memfd:" REGION_ARENA_NAME " " /* how links in /proc/PID/fd begin */
 
 /* ---- arena and extents -------------------------------------------------------------------- */
 
