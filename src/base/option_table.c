@@ -196,7 +196,8 @@ struct base_option base_option_table[] = {
 #undef GROUP
 #define GROUP BASE_GROUP_TEST
 	STRING("engine_fault", engine_fault, "",
-	       "Faults of the engine fault: delay=us,rate=bytes/s,short=n,error=n,hang=n", LOCAL),
+	       "Faults of the engine fault: inner=engine,delay=us,rate=bytes/s,short=n,error=n,"
+	       "hang=n", LOCAL),
 	STRING("node_name", node_name, "",
 	       "Identity of this machine in place of the one found; simulates nodes", LOCAL),
 	STRING("fault", fault, "", "Calls made to fail: name:n or name:all, with commas", LOCAL),
