@@ -385,7 +385,8 @@ static void exchange_darray(const struct distribution *a, int process, const cha
 {
 	int all = a->sizes[0] * a->sizes[1] * a->sizes[2], *places = check_alloc(all * sizeof(int)),
 	    n = darray_places(a, process, places), parts = a->grid[0] * a->grid[1] * a->grid[2];
-	double *array = check_alloc(all * sizeof(double)), *part = check_alloc(all * sizeof(double));
+	double *array = check_alloc(all * sizeof(double));
+	double *part = check_alloc(all * sizeof(double));
 	MPI_Datatype t;
 
 	MPI_Type_create_darray(parts, process, DIMS, a->sizes, a->kinds, a->args, a->grid, a->order,
