@@ -329,3 +329,8 @@ rank 1 { OVERFLOW
     assert '1 puts and gets arrived without a matching entry' in lost.stdout
     found = late.replace('OVERFLOW', 'append 1b to overflow_list allowed any ct 1 tag any')
     assert ends(text(found)) == [1500, 1500 + 9000 + 1500 + 1500]
+
+
+def test_large_numbers_of_cpus_and_nics_need_no_memory(text):
+    path = text('num_ranks 2\nrank 0 { send 8b to 1 cpu 20000 nic 20000; calc 1 }\nrank 1 { recv 8b from 0 }\n')
+    assert sim(path)['rank_end_ps'] == [1500_000, 5542_000]
