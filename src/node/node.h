@@ -52,6 +52,42 @@ void node_withdraw(void);
  */
 int node_first_absent(const int *job_ranks, int n);
 
+/* ---- what every process of the job publishes ---------------------------------------------- */
+
+/*
+ * The first page of each arena, from node_announce() on: so every rank of the job that runs Sluice
+ * on this machine has one once MPI_Init has returned. Any process of the user maps it, without the
+ * owner's help and without a node group; it also reaches the owner's regions by that mapping.
+ */
+struct node_header {
+	_Atomic uint64_t magic; /* NODE_HEADER_MAGIC; stored last (release) */
+	uint64_t version;
+	int32_t pid, job_rank;
+	uint64_t start, arena_id, arena_bytes, options_hash;
+	/* The process has begun to execute another program: nothing in the arena holds any more. */
+	_Atomic uint32_t has_ended;
+	/* Polite waiting. */
+	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
+	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
+	/* Bytes of messages that peers read by system call; written by peers. */
+	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
+};
+#define NODE_HEADER_MAGIC 0x31656369756c53ull
+
+/* Returns: the header of this process; NULL: it has announced nothing, or has forked since. */
+struct node_header *node_header_self(void);
+/*
+ * Returns: the header of a process of this machine; NULL: it does not run Sluice with equal
+ * options, or its arena cannot be opened. The address is valid until node_fini(). Context: any
+ * thread inside MPI; a look-up in a table without locks, for a stranger too. The first call for a
+ * process takes some 100 us; a process without a header is looked for again after longer and
+ * longer intervals.
+ */
+struct node_header *node_header_of(int pid);
+/* Returns: the pid of a rank of the job (of MPI_COMM_WORLD, or as the launcher numbers it) on this
+ * machine; 0: another machine, or no Sluice. Remembered, the absence too. Context: takes a lock. */
+int node_job_process(int job_rank);
+
 struct node_group; /* see the accessors below */
 
 /*

@@ -48,6 +48,19 @@ struct node_peer *peer_find(const struct node_hello *h)
 	return p;
 }
 
+struct node_peer *peer_find_process(int pid, uint64_t start)
+{
+	struct node_peer *p;
+
+	pthread_mutex_lock(&peers_lock);
+	for (p = peers; p && (p->pid != pid || p->start != start); p = p->next)
+		;
+	if (p)
+		p->refs++;
+	pthread_mutex_unlock(&peers_lock);
+	return p;
+}
+
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 {
 	struct node_peer *p = calloc(1, sizeof *p), *known;
@@ -102,6 +115,7 @@ void node_fini(void)
 {
 	struct node_peer **link = &peers;
 
+	directory_clear();
 	pthread_mutex_lock(&peers_lock);
 	while (*link) {
 		struct node_peer *p = *link;

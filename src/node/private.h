@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 2u
+#define NODE_VERSION 3u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */
@@ -91,6 +91,11 @@ void group_set_control(struct node_group *g, char *control);
 struct node_peer *peer_find(const struct node_hello *h); /* takes a reference; or NULL */
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err);
 void peer_put(struct node_peer *p);
+struct node_peer *peer_find_process(int pid, uint64_t start); /* takes a reference; or NULL */
+
+/* directory.c */
+void directory_publish(int job_rank); /* fills this process's header */
+void directory_clear(void);           /* puts every peer back */
 
 /* exchange.c: sends this rank's arena to every rank that does not know it, and fills peers[]. */
 struct exchange { int fd; uint64_t id; };

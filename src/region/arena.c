@@ -127,7 +127,7 @@ static int arena_open(void)
 		return fail(EFBIG, "limits (ulimit -f, ulimit -v) leave less than 16 MiB for it");
 	if (base_fault("memfd"))
 		return fail(ENOSYS, "memfd_create (injected)");
-	arena.fd = memfd_create("sluice", MFD_CLOEXEC);
+	arena.fd = memfd_create(REGION_ARENA_NAME, MFD_CLOEXEC);
 	if (arena.fd < 0)
 		return fail(errno, "memfd_create");
 	if (ftruncate(arena.fd, (off_t)bytes) || fstat(arena.fd, &st)) {
@@ -148,6 +148,8 @@ static int arena_open(void)
 	if (!arena.base)
 		goto unmap_bits;
 	arena.bytes = bytes;
+	bit_set(arena.used, 0); /* the head */
+	arena.next = REGION_HEAD_BYTES / REGION_UNIT;
 	return 0;
 
 unmap_bits:

@@ -28,17 +28,21 @@
  *                     with its neighbours
  *   unmap             the program unmaps or replaces it (munmap, mmap over it, mremap to it)
  *
+ * Memory that the program has registered with CUDA is not adopted, as a GPU goes on with the old
+ * pages. An adopted region whose memory is registered later stays adopted while it is registered.
+ *
  *   region_init -> [region_describe ... region_release]* -> region_fini
  *
  * guard/ may close parts of pinned regions to the program: it changes their protection, or moves
  * their page tables away. So region/ neither changes nor checks the mapping of a pinned region,
  * except for the part that is being described, and never accesses it at the program's address.
  *
- *   arena.c    the arena, extents, the pool        table.c   describe, adopt, evict
+ *   arena.c    the arena, extents, the pool        table.c   describe, adopt
  *   pages.c    mmap and copies of adoption         rules.c   what may be adopted
  *   ends.c     how regions end                     reuse.c   which buffers are worth adopting
  *   pins.c     who uses a region                   peek.c    look-ups without the lock
- *   blocks.c   large blocks of malloc              fork.c lock.c
+ *   blocks.c   large blocks of malloc              evict.c    room for a new region
+ *   registered.c  pages that a GPU accesses        fork.c lock.c
  *   preload/memory.c calls the functions that end regions.
  *
  * Threads: all calls are thread-safe. A lock is held while a region is made or ended, never while
@@ -54,6 +58,10 @@
 #include "os/os.h"
 
 #define REGION_UNIT OS_HUGE /* extents are multiples of this, so that huge pages can back them */
+/* No extent: the first unit of each arena, zero at first. Its first page is struct node_header. */
+#define REGION_HEAD_BYTES REGION_UNIT
+#define REGION_ARENA_NAME "sluice" /* of the memfd */
+#define REGION_ARENA_LINK "/memfd:" REGION_ARENA_NAME " " /* how links in /proc/PID/fd begin */
 
 /* ---- arena and extents -------------------------------------------------------------------- */
 

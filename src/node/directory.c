@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a pid to the arena of that process, without its help: the header in the first page of each
+ * arena, and a table of the processes that were asked for. A process of this user is looked for
+ * among the known peers, then in /proc/PID/fd, where its arena has a link with a known name.
+ *
+ * Readers of the table take no lock. An entry is filled under the lock, and keeps its pid and its
+ * peer from then on; a peer of a process that has ended or executes another program is not given
+ * out any more (node_header_is_valid).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/backoff.h"
+#include "node/private.h"
+
+#define DIRECTORY_SIZE 4096 /* power of two; entries, 32 bytes each */
+#define DIRECTORY_PROBES 16
+#define RETRY_FIRST 16u /* calls that skip a process without a header */
+#define RETRY_MAX 65536u
+#define LIVENESS_NS 20000000u /* a pid is not used again so soon */
+
+static struct entry {
+	_Atomic int32_t pid; /* 0: free */
+	_Atomic(struct node_peer *) peer; /* NULL: a stranger */
+	_Atomic uint64_t checked_ns; /* the process lived then */
+	struct backoff retry;
+} directory[DIRECTORY_SIZE];
+static pthread_mutex_t directory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic(struct node_header *) own;
+static int own_pid;
+
+static bool is_header_of(const struct node_header *h, int pid, uint64_t start)
+{
+	/* acquire, partner: directory_publish */
+	return atomic_load_explicit(&h->magic, memory_order_acquire) == NODE_HEADER_MAGIC &&
+	       h->version == NODE_VERSION && h->pid == pid && h->start == start &&
+	       h->options_hash == base_options_hash();
+}
+
+void directory_publish(int job_rank)
+{
+	struct node_header *h;
+
+	if (region_init())
+		return;
+	_Static_assert(sizeof *h <= OS_PAGE, "the header is one page");
+	h = region_arena_base();
+	h->version = NODE_VERSION;
+	h->pid = own_pid = getpid();
+	h->job_rank = job_rank;
+	h->start = os_process_start(h->pid);
+	h->arena_id = node_arena_id();
+	h->arena_bytes = region_arena_bytes();
+	h->options_hash = base_options_hash();
+	/* release: the header; partner: is_header_of, in other processes */
+	atomic_store_explicit(&h->magic, NODE_HEADER_MAGIC, memory_order_release);
+	atomic_store_explicit(&own, h, memory_order_release); /* partner: node_header_self */
+}
+
+struct node_header *node_header_self(void)
+{
+	/* a forked child has not mapped the arena */
+	return region_arena_base() ? atomic_load_explicit(&own, memory_order_acquire) : NULL;
+}
+
+/* ---- opening an arena ---------------------------------------------------------------------- */
+
+/* Opens the arena of a process. Returns: its descriptor with the header in *out, or -1. */
+static int open_arena(int pid, uint64_t start, struct node_header *out)
+{
+	char path[64], target[64];
+	struct dirent *d;
+	struct stat st;
+	int fd = -1;
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	dir = opendir(path);
+	while (dir && fd < 0 && (d = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof target - 1);
+
+		target[n > 0 ? n : 0] = 0;
+		if (strncmp(target, REGION_ARENA_LINK, sizeof REGION_ARENA_LINK - 1))
+			continue;
+		fd = openat(dirfd(dir), d->d_name, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (fstat(fd, &st) || st.st_uid != geteuid() ||
+		    pread(fd, out, sizeof *out, 0) != sizeof *out ||
+		    !is_header_of(out, pid, start)) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	if (dir)
+		closedir(dir);
+	return fd;
+}
+
+/* Takes a reference. */
+static struct node_peer *find_process(int pid)
+{
+	uint64_t start = os_process_start(pid);
+	struct node_peer *p = start ? peer_find_process(pid, start) : NULL;
+	struct node_header header;
+	struct node_hello hello;
+	int fd, err;
+
+	if (p || !start)
+		return p;
+	fd = open_arena(pid, start, &header);
+	if (fd < 0)
+		return NULL;
+	hello = (struct node_hello){ .pid = pid, .start = start, .arena_id = header.arena_id,
+				     .arena_bytes = header.arena_bytes };
+	p = peer_add(&hello, fd, &err);
+	close(fd);
+	base_log(BASE_LOG_DEBUG, "node", "process %d: %s", pid, p ? "its arena is mapped" :
+		 strerror(err));
+	return p;
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+static uint32_t first_place(int pid)
+{
+	return (uint32_t)pid * 0x9e3779b1u >> 20;
+}
+
+static struct entry *entry_find(int pid)
+{
+	uint32_t at = first_place(pid);
+
+	for (uint32_t i = 0; i < DIRECTORY_PROBES; i++) {
+		struct entry *e = &directory[(at + i) % DIRECTORY_SIZE];
+		/* acquire, partner: entry_make; the entry is never another process's */
+		int32_t known = atomic_load_explicit(&e->pid, memory_order_acquire);
+
+		if (known == pid)
+			return e;
+		if (!known)
+			return NULL;
+	}
+	return NULL;
+}
+
+/* Under the lock. Returns: NULL when there is no place. */
+static struct entry *entry_make(int pid)
+{
+	uint32_t at = first_place(pid);
+
+	for (uint32_t i = 0; i < DIRECTORY_PROBES; i++) {
+		struct entry *e = &directory[(at + i) % DIRECTORY_SIZE];
+
+		if (!atomic_load_explicit(&e->pid, memory_order_relaxed)) {
+			atomic_store_explicit(&e->pid, pid, memory_order_release);
+			return e;
+		}
+	}
+	return NULL;
+}
+
+/* Looks for the process again. Returns: its peer or NULL. */
+static struct node_peer *entry_fill(struct entry *e, int pid)
+{
+	struct node_peer *p;
+
+	if (pthread_mutex_trylock(&directory_lock))
+		return NULL;
+	e = e ? e : entry_find(pid);
+	e = e ? e : entry_make(pid);
+	p = e ? atomic_load_explicit(&e->peer, memory_order_relaxed) : NULL;
+	if (e && !p) {
+		uint32_t skip = backoff_longer(backoff_interval(&e->retry), RETRY_FIRST, RETRY_MAX);
+
+		p = find_process(pid);
+		atomic_store_explicit(&e->checked_ns, os_now_ns(), memory_order_relaxed);
+		/* release: the peer; partner: node_header_of */
+		atomic_store_explicit(&e->peer, p, memory_order_release);
+		backoff_set(&e->retry, p ? 0 : skip);
+		backoff_skip(&e->retry, p ? 0 : skip);
+	}
+	pthread_mutex_unlock(&directory_lock);
+	return p;
+}
+
+/* Pids are used again: the process of an entry has to live. A dead one becomes a stranger, but its
+ * arena stays mapped, as another thread may be reading it. */
+static bool is_alive(struct entry *e, struct node_peer *p)
+{
+	uint64_t now = os_now_ns(), then = atomic_load_explicit(&e->checked_ns,
+								memory_order_relaxed);
+
+	if (now - then < LIVENESS_NS)
+		return true;
+	if (node_process_is_dead(p->pid, p->start)) {
+		if (atomic_exchange_explicit(&e->peer, NULL, memory_order_relaxed))
+			peer_put(p);
+		return false;
+	}
+	atomic_store_explicit(&e->checked_ns, now, memory_order_relaxed);
+	return true;
+}
+
+struct node_header *node_header_of(int pid)
+{
+	struct entry *e = entry_find(pid);
+	/* acquire, partner: entry_fill */
+	struct node_peer *p = e ? atomic_load_explicit(&e->peer, memory_order_acquire) : NULL;
+	struct node_header *h;
+
+	if (base_unlikely(!p)) {
+		if (!node_header_self() || pid == own_pid || (e && !backoff_is_due(&e->retry)))
+			return NULL;
+		p = entry_fill(e, pid);
+		if (!p)
+			return NULL;
+		e = entry_find(pid);
+	}
+	h = (struct node_header *)p->base;
+	if (atomic_load_explicit(&h->has_ended, memory_order_acquire) || !is_alive(e, p))
+		return NULL;
+	return h;
+}
+
+void directory_clear(void)
+{
+	pthread_mutex_lock(&directory_lock);
+	atomic_store_explicit(&own, NULL, memory_order_relaxed);
+	for (uint32_t i = 0; i < DIRECTORY_SIZE; i++) {
+		struct node_peer *p = atomic_exchange_explicit(&directory[i].peer, NULL,
+							       memory_order_relaxed);
+
+		if (p)
+			peer_put(p);
+		atomic_store_explicit(&directory[i].pid, 0, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&directory_lock);
+}

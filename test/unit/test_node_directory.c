@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Headers of the processes of a job, found by job rank and by pid, without a node group. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node/node.h"
+#include "ranks.h"
+
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
+
+/* As a launcher would tell each rank. */
+static void announce(struct ranks *r)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%d", r->rank);
+	setenv("PMIX_RANK", text, 1);
+	snprintf(text, sizeof text, "directory-%d", getppid());
+	setenv("PMIX_NAMESPACE", text, 1);
+	node_announce(true);
+	ranks_barrier(r);
+}
+
+static struct node_header *find(int pid)
+{
+	struct node_header *h = NULL;
+
+	for (int i = 0; i < 40 && !h; i++) /* a stranger is looked for again after 16 calls */
+		h = node_header_of(pid);
+	return h;
+}
+
+static void every_rank_finds_every_other(struct ranks *r)
+{
+	announce(r);
+	CHECK(node_header_self());
+	CHECK_EQ(node_header_self()->job_rank, r->rank);
+	for (int q = 0; q < r->size; q++) {
+		int pid = node_job_process(q);
+		struct node_header *h = node_header_of(pid);
+
+		CHECK_EQ(pid, r->pids[q]);
+		CHECK_EQ(!h, q == r->rank);
+		if (h) {
+			CHECK_EQ(h->pid, pid);
+			CHECK_EQ(h->job_rank, q);
+			CHECK(node_header_of(pid) == h);
+			atomic_fetch_add(&h->wakes, 1);
+		}
+	}
+	ranks_barrier(r);
+	CHECK_EQ(node_header_self()->wakes, (uint32_t)r->size - 1);
+	CHECK_EQ(node_job_process(r->size), 0);
+	ranks_barrier(r);
+	node_withdraw();
+	node_fini();
+	CHECK(!node_header_self());
+}
+
+UNIT_TEST(every_rank_of_a_job_finds_the_headers_of_all_others)
+{
+	ranks_run(4, OPTIONS("SLUICE_LOG=info"), every_rank_finds_every_other, NULL);
+}
+
+static void strangers(struct ranks *r)
+{
+	int pid;
+
+	announce(r);
+	pid = fork(); /* has no arena */
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	CHECK(!find(pid));
+	CHECK(!find(getppid()));
+	CHECK(!find(1));
+	CHECK(!find(getpid()));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	CHECK(!find(pid));
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_process_without_a_header_is_a_stranger)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), strangers, NULL);
+}
+
+static void other_options(struct ranks *r)
+{
+	if (r->rank)
+		ranks_options(OPTIONS("SLUICE_SUMS=any"));
+	announce(r);
+	CHECK(!find(r->pids[!r->rank]));
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_process_with_other_options_is_a_stranger)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), other_options, NULL);
+}
+
+/* A process that has ended is found out after 20 ms at the latest; so is one that executes another
+ * program, at once. */
+static void processes_end(struct ranks *r)
+{
+	struct node_header *h;
+
+	announce(r);
+	h = r->rank ? NULL : find(r->pids[1]);
+	CHECK(r->rank || (h && find(r->pids[2])));
+	ranks_barrier(r);
+	if (r->rank == 2)
+		raise(SIGKILL);
+	if (r->rank == 1) {
+		atomic_store(&node_header_self()->has_ended, 1);
+		atomic_store(&r->words[0], 1);
+		while (!atomic_load(&r->words[1]))
+			usleep(1000);
+		return;
+	}
+	while (!atomic_load(&r->words[0]))
+		usleep(1000);
+	CHECK(!node_header_of(r->pids[1]));
+	for (int i = 0; i < 500 && node_header_of(r->pids[2]); i++)
+		usleep(10000);
+	CHECK(!find(r->pids[2]));
+	atomic_store(&r->words[1], 1);
+}
+
+UNIT_TEST(a_process_that_has_ended_is_a_stranger)
+{
+	int status[3];
+
+	ranks_run_any(3, OPTIONS("SLUICE_LOG=info"), processes_end, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[2], 128 + SIGKILL);
+}
