@@ -249,7 +249,8 @@ const char *base_job_rank_name(void);
 
 /* Returns: the number of ranks that the launcher started on this node, or -1. */
 int base_job_local_size(void);
-/* Sets a variable that a host MPI reads in MPI_Init, unless it is set. Returns: whether it was not. */
+/* Sets a variable that the host MPI reads in MPI_Init, unless it is set. Returns: whether it was
+ * not. */
 bool base_job_preset(const char *name, const char *value);
 void base_job_unset(const char *name);
 /* Returns: the number of programs that the launcher started together, or -1; *out_name: the

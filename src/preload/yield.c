@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sched_yield(): the idle round of most host MPIs. A call of the program's own code stays a yield.
+ * sched_yield(): the idle round of most host MPIs, and usleep() of a few us: that of Intel MPI with
+ * I_MPI_THREAD_YIELD=3. Calls of the program's own code stay what they are.
  */
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "preload/next.h"
 #include "wait/wait.h"
 
 #define PLACES 16
+#define IDLE_SLEEP_US 20
 
 static struct {
 	int (*sched_yield)(void);
+	int (*usleep)(useconds_t);
 } next;
 
-/* Call sites of sched_yield(): address with bit 0 set: of a host MPI. x86-64 return addresses need no
- * alignment, so the bit lies above the address. */
+/* Addresses of call sites, with a bit above the address space for those of a host MPI. */
 #define OF_HOST ((uintptr_t)1 << 63)
 static _Atomic uintptr_t places[PLACES];
 
@@ -49,9 +52,20 @@ static bool is_host_call(const void *caller)
 	return known & OF_HOST;
 }
 
+/* Returns: whether the caller is a host MPI in an idle round, which is over now. */
+static bool is_idle_round(const void *caller)
+{
+	return wait_mode() != WAIT_SPIN && is_host_call(caller) && wait_round();
+}
+
 EXPORT int sched_yield(void)
 {
-	if (wait_mode() != WAIT_SPIN && is_host_call(__builtin_return_address(0)) && wait_round())
+	return is_idle_round(__builtin_return_address(0)) ? 0 : NEXT(sched_yield)();
+}
+
+EXPORT int usleep(useconds_t us)
+{
+	if (us <= IDLE_SLEEP_US && is_idle_round(__builtin_return_address(0)))
 		return 0;
-	return NEXT(sched_yield)();
+	return NEXT(usleep)(us);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The idle round: spin, yield, nap. A nap is bounded, because the event may come from another node,
- * from a thread, or from a peer that wakes nobody. After a round that took much longer than usual the
- * host MPI has found something, and the wait begins anew.
+ * from a thread, or from a peer that wakes nobody. After a round that took much longer than usual
+ * the host MPI has found something, and the wait begins anew.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -16,7 +16,8 @@
 #define ASK_NS       (LONG_NS / 2)
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
 #define LONG_GAP_NS  50000u   /* mode long: between LONG_EVERY idle rounds */
-#define TEST_GAP_NS  2000u    /* between the ends of two tests */
+#define PREEMPTED_NS 1000000u /* so long a round is another process's time, and counts as none */
+#define TEST_GAP_NS  1000u    /* from one test to the next */
 #define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
 #define NAP_MAX_NS   200000u
 #define NAP_SHARE    16       /* share of the time waited so far */
@@ -53,11 +54,6 @@ enum wait_mode wait_start(void)
 		 facts.local_ranks, facts.cpus, wait_mode_name(mode));
 	atomic_store_explicit(&wait_mode_now, mode, memory_order_relaxed);
 	return mode;
-}
-
-void wait_stop(void)
-{
-	atomic_store_explicit(&wait_mode_now, WAIT_SPIN, memory_order_relaxed);
 }
 
 const char *wait_mode_name(enum wait_mode mode)
@@ -109,13 +105,17 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 /* Mode long: a wait that has lasted for half the time asks whether it is one call. */
 static bool round_long(struct wait_thread *w)
 {
-	uint64_t now, waited_ns;
+	uint64_t now, at_ns, waited_ns;
 
 	if (++w->rounds % LONG_EVERY)
 		return true;
 	now = os_now_ns();
+	at_ns = w->round_at_ns;
 	if (!is_idle(w, now, LONG_GAP_NS)) {
-		begin(w, now);
+		if (w->call != w->calls || now - at_ns < PREEMPTED_NS)
+			begin(w, now);
+		else
+			w->since_ns += now - at_ns;
 		return true;
 	}
 	waited_ns = now - w->since_ns;
@@ -154,20 +154,29 @@ bool wait_round(void)
 	return true;
 }
 
-int wait_call_tested(int rc, const int *found)
+void wait_test_begin(void)
 {
 	struct wait_thread *w = &wait_thread;
-	uint64_t now;
+
+	w->calls++;
+	if (wait_mode() == WAIT_POLITE) {
+		uint64_t now = os_now_ns();
+
+		if (now - w->tested_at_ns > TEST_GAP_NS)
+			w->tests_since_ns = now;
+	}
+}
+
+int wait_test_end(int rc, const int *found)
+{
+	struct wait_thread *w = &wait_thread;
 
 	if (rc || *found || wait_mode() != WAIT_POLITE)
 		return rc;
-	now = os_now_ns();
-	if (now - w->tested_at_ns > TEST_GAP_NS)
-		w->tests_since_ns = now;
-	if (now - w->tests_since_ns > TEST_NS) {
-		nap(w, now - w->tests_since_ns);
-		now = w->round_at_ns;
+	w->tested_at_ns = os_now_ns();
+	if (w->tested_at_ns - w->tests_since_ns > TEST_NS) {
+		nap(w, w->tested_at_ns - w->tests_since_ns);
+		w->tested_at_ns = w->round_at_ns;
 	}
-	w->tested_at_ns = now;
 	return rc;
 }

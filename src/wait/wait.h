@@ -6,17 +6,17 @@
  *                                          |                       (mpi/front/idle.c)
  *                                     wait_round()  spin: return at once; yield; nap on a futex
  *
- *   mode      polite: a node with more ranks than CPUs. A wait spins for some microseconds, then naps
- *             long: a core for each rank. Only a wait of LONG_NS naps
- *             spin: never; the host MPI waits as without Sluice
+ *   mode      polite: a node with more ranks than CPUs. A wait spins for microseconds, then naps
+ *             long: a core for each rank. A wait naps after LONG_NS
+ *             spin: the host MPI waits as without Sluice
  *
  * A wait begins with a call of the program (wait_call_begin()), or with a gap: the time between two
  * idle rounds of a thread is short and steady while the host MPI finds nothing. Polite processes
- * therefore intercept every call (mpi/front); a process of mode long does so only while a thread has
- * waited for a long time without a gap, to tell one wait from many (wait_asks).
+ * therefore intercept every call (mpi/front). A process of mode long intercepts calls only while a
+ * thread has waited for a long time without a gap, to tell one wait from many.
  *
- * A program that tests again and again (MPI_Test, MPI_Iprobe) without any other work waits, too:
- * wait_call_tested(). Any work between two tests ends such a wait.
+ * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
+ * work between two tests ends such a wait.
  *
  * Order of calls: wait_start() in MPI_Init; the rest afterwards, from any thread, not in signal
  * handlers. A forked child spins. Nothing here takes a lock or allocates.
@@ -42,13 +42,11 @@ void wait_facts_read(struct wait_facts *out);
 /* Returns: CPUs of a quota, rounded up, from the text of a cgroup's cpu.max; -1: no quota. */
 int wait_quota_cpus(const char *cpu_max);
 
-/* Decides the mode of this process. yields: a yield of a rank can reach the other ranks.
- * Returns: the mode. */
+/* Decides the mode of this process. Returns: the mode. */
 enum wait_mode wait_start(void);
-void wait_stop(void); /* mode spin from now on */
 const char *wait_mode_name(enum wait_mode mode);
 
-/* Where a thread intercepts calls (rt_intercept_ref, rt_intercept_unref), for mode long. */
+/* Sets the functions that begin and end to intercept calls, for mode long. */
 void wait_on_question(void (*ask)(void), void (*answered)(void));
 
 extern _Atomic int wait_mode_now; /* enum wait_mode */
@@ -74,8 +72,9 @@ extern __thread struct wait_thread wait_thread __attribute__((tls_model("initial
 /* Around each call of the program that may block. */
 static inline void wait_call_begin(void) { wait_thread.calls++; }
 static inline int wait_call_end(int rc) { return rc; }
-/* After a call that tests, with its result and its flag, which counts only if rc is 0. Returns: rc. */
-int wait_call_tested(int rc, const int *found);
+/* Around each call that tests. found: its flag, which holds if rc is 0. Returns: rc. */
+void wait_test_begin(void);
+int wait_test_end(int rc, const int *found);
 
 /*
  * One idle round of the host MPI in this thread. Returns: true when the thread spins or has napped;

@@ -82,7 +82,7 @@ void *loader_next(const char *name, const void *caller);
 /* A call of the host MPI as wait/ sees it. A host MPI's own call is no call of the program, but has
  * the same effect: it ends no wait that lasts. */
 #define WAIT_CALL(call)        (wait_call_begin(), wait_call_end(call))
-#define WAIT_TEST(call, found) (wait_call_begin(), wait_call_tested(call, found))
+#define WAIT_TEST(call, found) (wait_test_begin(), wait_test_end(call, found))
 
 /* Before and after the host MPI's MPI_Init, when the options are loaded: makes its blocking calls
  * report idle rounds to wait/. */

@@ -112,6 +112,8 @@ def waited(f, call):
     """The call of a function as wait/ sees it: one wait, or one test of what may come."""
     names = [p.name for p in f.parameters]
     found = 'flag' if 'flag' in names else 'outcount' if f.name == 'Testsome' else None
+    if f.name in ('Probe', 'Mprobe'):
+        call = f'wait_{f.name}({f.passed})'
     return f'WAIT_TEST({call}, {found})' if found else f'WAIT_CALL({call})'
 
 

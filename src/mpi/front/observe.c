@@ -7,6 +7,8 @@
  *
  * The wrappers do not validate arguments. The host MPI reports invalid ones.
  */
+#include <sched.h>
+
 #include "base/base.h"
 #include "mpi/coll/comm_state.h"
 #include "mpi/front/front.h"
@@ -224,6 +226,40 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 {
 	if (out_base && bytes > 0)
 		rt_memory_keep_out(*(void *const *)out_base, (uint64_t)bytes);
+}
+
+/* ---- polite probes: the Probe of some host MPIs has no idle rounds ------------------------- */
+
+static void idle(void)
+{
+	if (!wait_round())
+		sched_yield();
+}
+
+static int wait_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+	int flag = 0, rc = 0;
+
+	if (wait_mode() != WAIT_POLITE)
+		return host.Probe(source, tag, comm, status);
+	for (;; idle()) {
+		rc = host.Iprobe(source, tag, comm, &flag, status);
+		if (rc || flag)
+			return rc;
+	}
+}
+
+static int wait_Mprobe(int source, int tag, MPI_Comm comm, void *message, MPI_Status *status)
+{
+	int flag = 0, rc = 0;
+
+	if (wait_mode() != WAIT_POLITE)
+		return host.Mprobe(source, tag, comm, message, status);
+	for (;; idle()) {
+		rc = host.Improbe(source, tag, comm, &flag, message, status);
+		if (rc || flag)
+			return rc;
+	}
 }
 
 /* ---- the wrappers ------------------------------------------------------------------------ */
