@@ -131,12 +131,12 @@ enum region_intent {
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out);
 /*
- * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
+ * Counts uses of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
  * have earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
  * nothing and returns whether the buffer is adopted or region_describe() would adopt it. A hint:
  * the mapping is not checked. Context: as region_describe().
  */
-bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent);
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses);
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);

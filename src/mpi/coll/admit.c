@@ -238,7 +238,8 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
-	if (reduce_may_change(&t) && rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+	if (!coll_asks_early(args, t.cs) && reduce_may_change(&t) &&
+	    rt_trial_passes(t.cs->rt, args->kind, t.bytes))
 		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {

@@ -154,6 +154,8 @@ static inline bool coll_is_neighborhood(enum coll kind)
 const char *coll_delays_connecting(struct coll_op *op);
 /* Returns: why Sluice executes no call on the communicator; NULL: it may. */
 const char *coll_comm_refusal(const struct comm_state *cs);
+/* Returns: whether coll_passes_early() asks the trials. False: they are asked after the checks. */
+bool coll_asks_early(const struct coll_args *args, const struct comm_state *cs);
 /* Decides by a few loads where that is possible. Equal on all ranks. Returns: why the host MPI
  * executes the call, or, with *rc set, it has already reported an error; NULL: not decided. */
 const char *coll_passes_early(const struct coll_args *args, int *rc);
@@ -211,6 +213,9 @@ static inline bool reduce_may_change(const struct coll_op *op)
 {
 	return base_opt.sums == BASE_SUMS_ANY || reduce_is_exact(op);
 }
+/* As reduce_may_change(), from a few loads, before the checks. REDUCE_UNKNOWN: the checks tell. */
+enum reduce_change { REDUCE_UNKNOWN, REDUCE_STAYS, REDUCE_CHANGES };
+enum reduce_change reduce_change_of(const struct coll_args *args, int ranks);
 /* Fills op->call.reduce. Returns: 0 or -errno. */
 int reduce_prepare(struct coll_op *op);
 
