@@ -5,6 +5,7 @@
  * the host MPI has found something, and the wait begins anew.
  */
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "wait/wait.h"
@@ -24,7 +25,25 @@
 #define LONG_EVERY   64       /* mode long: idle rounds per clock read */
 
 _Atomic int wait_mode_now;
-__thread struct wait_thread wait_thread;
+__thread struct wait_thread *wait_thread;
+
+#define THREADS_MAX 1024 /* of the process's life; others wait as without Sluice */
+
+static struct wait_thread threads[THREADS_MAX];
+static _Atomic uint32_t thread_count;
+
+/* Returns: NULL: there are too many threads. */
+static struct wait_thread *self(void)
+{
+	uint32_t i;
+
+	if (wait_thread || atomic_load_explicit(&thread_count, memory_order_relaxed) >= THREADS_MAX)
+		return wait_thread;
+	i = atomic_fetch_add_explicit(&thread_count, 1, memory_order_relaxed);
+	if (i < THREADS_MAX)
+		wait_thread = &threads[i];
+	return wait_thread;
+}
 
 static struct {
 	bool yields;
@@ -103,12 +122,12 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 }
 
 /* Mode long: a wait that has lasted for half the time asks whether it is one call. */
-static bool round_long(struct wait_thread *w)
+static void round_long(struct wait_thread *w)
 {
 	uint64_t now, at_ns, waited_ns;
 
 	if (++w->rounds % LONG_EVERY)
-		return true;
+		return;
 	now = os_now_ns();
 	at_ns = w->round_at_ns;
 	if (!is_idle(w, now, LONG_GAP_NS)) {
@@ -116,7 +135,7 @@ static bool round_long(struct wait_thread *w)
 			begin(w, now);
 		else
 			w->since_ns += now - at_ns;
-		return true;
+		return;
 	}
 	waited_ns = now - w->since_ns;
 	if (waited_ns > ASK_NS && !w->asks && wait.ask) {
@@ -126,18 +145,21 @@ static bool round_long(struct wait_thread *w)
 		nap(w, waited_ns);
 		w->rounds = LONG_EVERY - 1; /* read the clock in the next round */
 	}
-	return true;
 }
 
 bool wait_round(void)
 {
-	struct wait_thread *w = &wait_thread;
+	enum wait_mode mode = wait_mode();
+	struct wait_thread *w;
 	uint64_t now, waited_ns;
 
-	if (wait_mode() == WAIT_LONG)
-		return round_long(w);
-	if (wait_mode() == WAIT_SPIN)
+	w = mode == WAIT_SPIN ? NULL : self();
+	if (!w)
 		return false;
+	if (mode == WAIT_LONG) {
+		round_long(w);
+		return true;
+	}
 	now = os_now_ns();
 	if (!is_idle(w, now, GAP_NS)) {
 		begin(w, now);
@@ -148,30 +170,39 @@ bool wait_round(void)
 		os_cpu_relax();
 		return true;
 	}
-	if (wait.yields && waited_ns < YIELD_NS)
-		return false;
-	nap(w, waited_ns);
+	if (wait.yields && waited_ns < YIELD_NS) {
+		syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
+		w->round_at_ns = os_now_ns();
+	} else {
+		nap(w, waited_ns);
+	}
 	return true;
 }
 
 void wait_test_begin(void)
 {
-	struct wait_thread *w = &wait_thread;
+	struct wait_thread *w;
+	uint64_t now;
 
-	w->calls++;
-	if (wait_mode() == WAIT_POLITE) {
-		uint64_t now = os_now_ns();
-
-		if (now - w->tested_at_ns > TEST_GAP_NS)
-			w->tests_since_ns = now;
-	}
+	wait_call_begin();
+	if (wait_mode() != WAIT_POLITE)
+		return;
+	w = self();
+	if (!w)
+		return;
+	now = os_now_ns();
+	if (now - w->tested_at_ns > TEST_GAP_NS)
+		w->tests_since_ns = now;
 }
 
 int wait_test_end(int rc, const int *found)
 {
-	struct wait_thread *w = &wait_thread;
+	struct wait_thread *w;
 
 	if (rc || *found || wait_mode() != WAIT_POLITE)
+		return rc;
+	w = self();
+	if (!w)
 		return rc;
 	w->tested_at_ns = os_now_ns();
 	if (w->tested_at_ns - w->tests_since_ns > TEST_NS) {

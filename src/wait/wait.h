@@ -67,19 +67,22 @@ struct wait_thread {
 	/* tests of the program, which wait_round() does not count */
 	uint64_t tests_since_ns, tested_at_ns;
 };
-extern __thread struct wait_thread wait_thread __attribute__((tls_model("initial-exec")));
+/* NULL until the thread's first idle round. A pointer, as static TLS is scarce. */
+extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initial-exec")));
 
 /* Around each call of the program that may block. */
-static inline void wait_call_begin(void) { wait_thread.calls++; }
+static inline void wait_call_begin(void)
+{
+	if (wait_thread)
+		wait_thread->calls++;
+}
 static inline int wait_call_end(int rc) { return rc; }
 /* Around each call that tests. found: its flag, which holds if rc is 0. Returns: rc. */
 void wait_test_begin(void);
 int wait_test_end(int rc, const int *found);
 
-/*
- * One idle round of the host MPI in this thread. Returns: true when the thread spins or has napped;
- * false when it should yield its CPU.
- */
+/* One idle round of the host MPI in this thread: spins, yields or naps. Returns: false in mode
+ * spin, where the caller does what the host MPI asked for. */
 bool wait_round(void);
 
 #endif

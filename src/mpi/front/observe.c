@@ -7,8 +7,6 @@
  *
  * The wrappers do not validate arguments. The host MPI reports invalid ones.
  */
-#include <sched.h>
-
 #include "base/base.h"
 #include "mpi/coll/comm_state.h"
 #include "mpi/front/front.h"
@@ -230,19 +228,13 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 
 /* ---- polite probes: the Probe of some host MPIs has no idle rounds ------------------------- */
 
-static void idle(void)
-{
-	if (!wait_round())
-		sched_yield();
-}
-
 static int wait_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
 	int flag = 0, rc = 0;
 
 	if (wait_mode() != WAIT_POLITE)
 		return host.Probe(source, tag, comm, status);
-	for (;; idle()) {
+	for (;; wait_round()) {
 		rc = host.Iprobe(source, tag, comm, &flag, status);
 		if (rc || flag)
 			return rc;
@@ -255,7 +247,7 @@ static int wait_Mprobe(int source, int tag, MPI_Comm comm, void *message, MPI_St
 
 	if (wait_mode() != WAIT_POLITE)
 		return host.Mprobe(source, tag, comm, message, status);
-	for (;; idle()) {
+	for (;; wait_round()) {
 		rc = host.Improbe(source, tag, comm, &flag, message, status);
 		if (rc || flag)
 			return rc;
