@@ -8,6 +8,7 @@
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
+	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -81,6 +82,8 @@ struct base_option base_option_table[] = {
 	BOOL("SLUICE_FAULT_PROGRESS", fault_progress, "on",
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
+	STRING("SLUICE_ENDPOINTS", endpoints, "off",
+	       "How many ranks of a node share an address space, from 1 to 64; off, none", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),
