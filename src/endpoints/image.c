@@ -82,10 +82,6 @@ static const char *check_program(const void *at, size_t bytes, struct image_file
 	if (strlen(view.interp) >= sizeof out->interp || !strstr(view.interp, "ld-linux"))
 		return "has another loader than glibc's";
 	strcpy(out->interp, view.interp);
-	out->has_exec_stack = false;
-	for (size_t i = 0; i < view.phdr_count; i++)
-		if (view.phdr[i].p_type == PT_GNU_STACK && (view.phdr[i].p_flags & PF_X))
-			out->has_exec_stack = true;
 	return NULL;
 }
 
@@ -200,27 +196,42 @@ struct stack {
 	uint64_t sp;
 };
 
+/* Reserves the stack with a guard page below it. ld.so makes a stack executable by PROT_GROWSDOWN,
+ * which the kernel permits for mappings that grow; this one has its full size from the start. */
+static void *map_guarded(uint64_t size)
+{
+	char *at = mmap(NULL, size + PAGE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return NULL;
+	if (mmap(at + PAGE, size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN | MAP_FIXED,
+		 -1, 0) != MAP_FAILED)
+		return at;
+	munmap(at, size + PAGE);
+	return NULL;
+}
+
 static int map_stack(const struct image_start *start, uint64_t least, struct stack *out)
 {
 	rlim_t limit = start->state.limits[RLIMIT_STACK].rlim_cur;
 	uint64_t size = limit == RLIM_INFINITY ? STACK_UNLIMITED : page_up(limit);
-	int prot = PROT_READ | PROT_WRITE | (start->file.has_exec_stack ? PROT_EXEC : 0);
 	void *at;
 
 	least = base_max_u64(page_up(least), STACK_LEAST);
 	/* the kernel refuses the reservation where it counts every mapping as memory */
 	for (size = base_max_u64(size, least);; size = base_max_u64(size / 2, least)) {
-		at = mmap(NULL, size + PAGE, prot,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-		if (at != MAP_FAILED)
+		at = map_guarded(size);
+		if (at)
 			break;
 		if (size == least)
-			return -errno;
+			return -ENOMEM;
 	}
 	out->low = (uint64_t)at;
 	out->bytes = size + PAGE;
 	madvise(at, out->bytes, MADV_NOHUGEPAGE);
-	return mprotect(at, PAGE, PROT_NONE) ? -errno : 0;
+	return 0;
 }
 
 /* Words and strings of a stack under construction: words upwards in an array, strings downwards. */

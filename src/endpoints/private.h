@@ -43,7 +43,6 @@ int state_collect(struct endpoints_state *out, char *reason, size_t cap);
 
 struct image_file {
 	char interp[PATH_MAX];
-	bool has_exec_stack;
 	bool has_argv0; /* its ld.so knows --argv0 */
 };
 

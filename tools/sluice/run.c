@@ -342,7 +342,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 /* The rank becomes part of the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind)
 {
-	struct endpoints_program program = { .path = path, .argv = argv, .envp = environ,
+	struct endpoints_program program = { .path = path, .argv = argv,
 					     .ranks = endpoints_ranks(),
 					     .node_rank = base_job_node_rank() };
 	char reason[256];
@@ -355,6 +355,7 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 		/* the other way of PMIx maps a segment at one address in every rank */
 		if (getenv("PMIX_NAMESPACE"))
 			setenv("PMIX_MCA_gds", "hash", 1);
+		program.envp = environ; /* setenv() has moved it */
 		endpoints_join(&program, reason, sizeof reason);
 	}
 	base_log(BASE_LOG_INFO, "endpoints", "this rank stays a process: %s", reason);
