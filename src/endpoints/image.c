@@ -206,7 +206,8 @@ static void *map_guarded(uint64_t size)
 	if (at == MAP_FAILED)
 		return NULL;
 	if (mmap(at + PAGE, size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN | MAP_FIXED,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN |
+			 MAP_FIXED,
 		 -1, 0) != MAP_FAILED)
 		return at;
 	munmap(at, size + PAGE);
@@ -272,7 +273,7 @@ static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name)
 		case AT_PHDR: value = so->phdr; break;
 		case AT_PHENT: value = so->phent; break;
 		case AT_PHNUM: value = so->phnum; break;
-		case AT_ENTRY: value = so->entry; break; /* equal to ld.so's own: it is the command */
+		case AT_ENTRY: value = so->entry; break; /* ld.so's own: it is the command */
 		case AT_BASE: value = 0; break;
 		case AT_RANDOM: value = (uint64_t)w->text; break;
 		case AT_EXECFN: value = name; break;
@@ -395,8 +396,8 @@ int image_fence_break(void)
 	/* a break in the middle of a page could still move to the end of that page */
 	if (brk((void *)end))
 		return -errno;
-	if (mmap((void *)end, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-		 0) != (void *)end)
+	if (mmap((void *)end, PAGE, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != (void *)end)
 		return -errno;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A shell sends: the head; its descriptors in batches, the working directory first; and one block of
- * strings. The carrier answers by replies.
+ * A shell sends: the head; its descriptors in batches, the working directory first; and one block
+ * of strings. The carrier answers by replies.
  */
 #include <errno.h>
 #include <fcntl.h>

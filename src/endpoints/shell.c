@@ -206,7 +206,7 @@ static void close_inherited(int *socket, int *signals)
 
 /* Returns: 0 when the carrier ended before it read the message: another try may reach a new one;
  * else -errno with a reason. */
-static int hand_over(const struct endpoints_program *p, const struct image_file *file,
+static int start_rank(const struct endpoints_program *p, const struct image_file *file,
 		     const struct endpoints_state *state, char *reason, size_t cap)
 {
 	struct endpoints_reply reply;
@@ -247,7 +247,7 @@ void endpoints_join(const struct endpoints_program *program, char *reason, size_
 	    !state_collect(state, reason, cap)) {
 		snprintf(reason, cap, "the carrier ended");
 		for (int i = 0; i < START_TRIES; i++)
-			if (hand_over(program, file, state, reason, cap))
+			if (start_rank(program, file, state, reason, cap))
 				break;
 	}
 	free(state);

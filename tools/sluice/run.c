@@ -339,7 +339,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 	return library;
 }
 
-/* The rank becomes part of the address space of its group. Returns when it has to stay a process. */
+/* The rank joins the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind)
 {
 	struct endpoints_program program = { .path = path, .argv = argv,

@@ -102,8 +102,8 @@ static void describe(int argc, char **argv)
 	printf("%d: %s", rank, argv[0]);
 	for (int i = 1; i < argc; i++)
 		printf(" <%s>", argv[i]);
-	printf(" in %s mask %03o files %lu cpus %d name %s mine %s\n", getcwd(folder, sizeof folder),
-	       (unsigned)mask, (unsigned long)files.rlim_cur, CPU_COUNT(&cpus), name,
+	printf(" in %s mask %03o files %lu cpus %d name %s mine %s\n",
+	       getcwd(folder, sizeof folder), (unsigned)mask, (unsigned long)files.rlim_cur, CPU_COUNT(&cpus), name,
 	       getenv("MINE") ? getenv("MINE") : "-");
 }
 
@@ -138,7 +138,8 @@ static int forks(void)
 	status = system("exit 6");
 	if (WEXITSTATUS(status) != 6)
 		return 2;
-	return wait(NULL) == -1 && errno == ECHILD ? 0 : 3; /* a child of another rank is not ours */
+	/* a child of another rank is not ours */
+	return wait(NULL) == -1 && errno == ECHILD ? 0 : 3;
 }
 
 static int ends(const char *what)
