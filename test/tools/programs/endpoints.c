@@ -103,7 +103,8 @@ static void describe(int argc, char **argv)
 	for (int i = 1; i < argc; i++)
 		printf(" <%s>", argv[i]);
 	printf(" in %s mask %03o files %lu cpus %d name %s mine %s\n",
-	       getcwd(folder, sizeof folder), (unsigned)mask, (unsigned long)files.rlim_cur, CPU_COUNT(&cpus), name,
+	       getcwd(folder, sizeof folder), (unsigned)mask,
+	       (unsigned long)files.rlim_cur, CPU_COUNT(&cpus), name,
 	       getenv("MINE") ? getenv("MINE") : "-");
 }
 
