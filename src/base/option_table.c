@@ -65,8 +65,8 @@ struct base_option base_option_table[] = {
 	LIST("SLUICE_COLL", BASE_GROUP_COLL, "auto",
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
-	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at a "
-	      "quarter of it, those of broadcasts at half",
+	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at "
+	      "half of it, those of alltoall and allreduce at a quarter",
 	      SHARED, TUNED),
 	STRING("SLUICE_DECIDE", decide, "measure",
 	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
