@@ -70,6 +70,9 @@ struct region_extent {
 	uint64_t bytes;  /* multiple of REGION_UNIT */
 };
 
+/* How many arenas this process will map, its own included: under RLIMIT_AS they share half of the
+ * limit. 32 unless it is called before region_init(). */
+void region_expect_arenas(uint32_t count);
 /* Creates the arena (memfd, mapped here). Idempotent. Returns: 0 or -errno; the reason is logged
  * once and stored for region_init_error(). */
 int region_init(void);

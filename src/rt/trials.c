@@ -167,8 +167,9 @@ bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 
 void trials_comm_created(struct rt_comm *c)
 {
-	for (int i = 0; i < COLL_COUNT * POLICY_SIZE_CLASSES; i++)
-		policy_trial_init(&c->classes[0][i].trial, i % POLICY_SIZE_CLASSES);
+	for (int kind = 0; kind < COLL_COUNT; kind++)
+		for (int i = 0; i < POLICY_SIZE_CLASSES; i++)
+			policy_trial_init(&c->classes[kind][i].trial, i);
 }
 
 void rt_trial_enter(struct rt_comm *c)

@@ -160,18 +160,15 @@ static int report_mismatch(const struct coll_op *t)
 	return rc;
 }
 
-static int report_both(const struct coll_op *t, int err, int sides)
+int coll_complete_turn(struct coll_op *t, int err)
 {
-	if (!err)
-		err = sides;
 	return !err && t->has_root_mismatch ? report_mismatch(t) : report(t->args.comm, err);
 }
 
-int coll_complete(struct coll_op *t, int err) { return report_both(t, err, bufrefs_close(t)); }
-
-int coll_complete_turn(struct coll_op *t, int err)
+int coll_complete(struct coll_op *t, int err)
 {
-	return report_both(t, err, bufrefs_flush(t));
+	bufrefs_close(t);
+	return coll_complete_turn(t, err);
 }
 
 void coll_count_decision(enum coll kind, bool is_admitted)

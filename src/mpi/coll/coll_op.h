@@ -169,11 +169,7 @@ bool bufrefs_init(struct coll_op *op);
 bool bufrefs_check(struct coll_op *op);
 /* Fills op->call.send and recv. bufrefs_close() must follow. Returns: 0 or -errno. */
 int bufrefs_open(struct coll_op *op);
-/* Returns: 0 or -errno. */
-int bufrefs_close(struct coll_op *op);
-/* Writes held elements to the program's memory; the next use reads them again. Returns: 0 or
- * -errno. */
-int bufrefs_flush(struct coll_op *op);
+void bufrefs_close(struct coll_op *op);
 /* Returns: the buffer that determines the length of one rank's message on this rank, or NULL. */
 const struct arg_buf *args_message(const struct coll_args *args);
 /* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
