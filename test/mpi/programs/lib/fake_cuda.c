@@ -2,7 +2,8 @@
 /*
  * A libcuda.so.1 without a GPU: it knows registered memory, and a page that it registers stays
  * pinned in a pipe, as a GPU's pages are: fake_gpu_read() reads that page, whatever is mapped at
- * its address meanwhile. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls fail.
+ * its address meanwhile. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls
+ * fail.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
