@@ -148,6 +148,7 @@ struct base_options {
 	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
+	const char *endpoints;          /* SLUICE_ENDPOINTS: "off" or ranks an address space */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
@@ -256,6 +257,9 @@ void base_job_unset(const char *name);
 /* Returns: the number of programs that the launcher started together, or -1; *out_name: the
  * variable that says so, or NULL. */
 int base_job_size(const char **out_name);
+
+/* Returns: the number of this rank among those on its node, or -1. */
+int base_job_node_rank(void);
 
 /*
  * Identifies the job and this process's rank in it. Returns: the value of PMI_FD (the descriptor of

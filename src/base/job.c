@@ -96,6 +96,23 @@ bool base_job_preset(const char *name, const char *value)
 
 void base_job_unset(const char *name) { unsetenv(name); }
 
+int base_job_node_rank(void)
+{
+	static const char *const names[] = {
+		"MPI_LOCALRANKID",     "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK",
+		"PALS_LOCAL_RANKID",   "FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
+	};
+	int64_t rank;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text && !base_parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
+			return (int)rank;
+	}
+	return -1;
+}
+
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
 {
 	/* variables of job and rank; each pair of one launcher, as jobs can be nested */
