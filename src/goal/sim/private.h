@@ -152,7 +152,7 @@ struct sim_nic {
 };
 
 
-/* A pair of CPU and NIC. The CPU's state is in the unit with NIC 0, the NIC's in that with CPU 0. */
+/* A pair of CPU and NIC. A CPU's state is in its unit with NIC 0, a NIC's in that with CPU 0. */
 struct sim_unit {
 	struct sim_cpu cpu;
 	struct sim_nic nic;

@@ -73,11 +73,12 @@ int sim_units_add(struct sim *s, uint32_t rank, const struct goal_block *b)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->op_count && !rc; i++, op++) {
+		bool arrives = op->type == GOAL_SEND || goal_is_one_sided(op);
+
 		if (!(op->cpu | op->nic))
 			continue;
 		rc = add_pair(s, rank, op->cpu, op->nic);
-		if (!rc && op->type != GOAL_RECV && (goal_is_transfer(op) || goal_is_one_sided(op)) &&
-		    op->peer < s->config.ranks)
+		if (!rc && arrives && op->peer < s->config.ranks)
 			rc = add_pair(s, op->peer, op->cpu, op->nic);
 	}
 	return rc;
