@@ -118,7 +118,7 @@ static int copy_places(struct goal_places *to, const struct text_rank *rank)
 	return 0;
 }
 
-static int hand_over(struct reading *r, const struct text_rank *rank)
+static int give_to_calls(struct reading *r, const struct text_rank *rank)
 {
 	int ret = r->calls->add(r->ctx, rank->rank, rank->block);
 
@@ -134,7 +134,7 @@ static int add_rank(void *ctx, const struct text_rank *rank)
 	int ret;
 
 	if (r->calls)
-		return hand_over(r, rank);
+		return give_to_calls(r, rank);
 	ret = make_room(r, bytes);
 	if (ret)
 		return ret;
