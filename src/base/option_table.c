@@ -22,6 +22,7 @@ struct base_options base_opt = {
 static const char *const region_kinds[] = { "auto", "arena", "cma", "staged", NULL };
 static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", "interleaved",
 					    NULL };
+static const char *const messages_words[] = { "off", "auto", NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const sums_words[] = { "fixed", "host", "any", NULL };
@@ -73,6 +74,9 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
 	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
 	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),
+	ENUM("SLUICE_MESSAGES", messages, "auto", messages_words,
+	     "Whether large messages inside a node are copied from mapped memory of the sender "
+	     "where the host MPI would read them by a system call", SHARED),
 	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),

@@ -76,6 +76,9 @@ struct node_header {
 
 /* Returns: the header of this process; NULL: it has announced nothing, or has forked since. */
 struct node_header *node_header_self(void);
+/* Around exec: the arena ends with the program. Does nothing between vfork() and exec. Context:
+ * async-signal-safe. */
+void node_exec_begin(void), node_exec_failed(void);
 /*
  * Returns: the header of a process of this machine; NULL: it does not run Sluice with equal
  * options, or its arena cannot be opened. The address is valid until node_fini(). Context: any

@@ -217,7 +217,7 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 	if (is_busy(r) || pins_doom_locked(r))
 		return;
 	/* the caller has the range to itself, not the rest of the region */
-	if ((r->start < start || r->end > end) && !table_is_alone())
+	if ((r->start < start || r->end > end) && !table_is_unread())
 		ends_make_private(r);
 	else
 		ends_make_anonymous(at);

@@ -73,7 +73,7 @@ void fork_prepare(void)
 		os_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */
 		region_lock();
 	}
-	alone = table_is_alone();
+	alone = table_is_unread();
 	for (uint32_t i = region_table.head->n; i-- > 0;) {
 		struct region *r = &region_table.head->at[i];
 
@@ -107,6 +107,7 @@ void fork_child(void)
 	region_lock_reset();
 	region_lock();
 	region_table.forks = 0;
+	region_table.is_read = false;
 	pins_reset_locked();
 	table_forget_threads();
 	if (any)

@@ -117,12 +117,12 @@ bool peek_region(uintptr_t start, uintptr_t end, struct region *out)
 
 #define TRIES 16 /* the owner holds its lock for a microsecond mostly */
 
-bool region_peer_find(const void *arena, uintptr_t addr, struct region_span *out)
+bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *out)
 {
 	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
 	struct region r;
 
-	*out = (struct region_span){ .start = UINTPTR_MAX };
+	*out = (struct region_range){ .start = UINTPTR_MAX };
 	for (int i = 0; i < TRIES; i++) {
 		struct view v = view_of(head);
 		bool any = !(v.version & 1) && peek_find(&v, addr, &r);
@@ -132,7 +132,7 @@ bool region_peer_find(const void *arena, uintptr_t addr, struct region_span *out
 			continue;
 		}
 		if (any)
-			*out = (struct region_span){ .start = r.start,
+			*out = (struct region_range){ .start = r.start,
 						     .end = r.end,
 						     .arena_off = r.offset,
 						     .version = v.version,
@@ -143,11 +143,11 @@ bool region_peer_find(const void *arena, uintptr_t addr, struct region_span *out
 	return false;
 }
 
-bool region_peer_has(const void *arena, const struct region_span *s, uintptr_t start,
+bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,
 		     uintptr_t end)
 {
 	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
-	struct region_span now;
+	struct region_range now;
 
 	region_fence(); /* the copy, then the version; partner: region_lock */
 	if (atomic_load_explicit(&head->version, memory_order_seq_cst) == s->version)

@@ -132,8 +132,8 @@ struct region {
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
 
 /*
- * What look-ups without the lock read, those of peers too: it lies in the head of the arena, behind
- * struct node_header. A forked child does not map the arena, and has a private one again.
+ * The table that look-ups without the lock read, those of peers too. It lies in the head of the
+ * arena, behind struct node_header. A forked child does not map the arena: its head is private.
  */
 struct region_head {
 	_Atomic uint64_t version; /* odd while the lock is held; written under it */
@@ -149,6 +149,7 @@ struct region_table {
 	uint32_t overlaps; /* a result of table_each_overlap */
 	bool off;   /* after region_fini(): no more adoption */
 	int forks;  /* threads that are forking now: no adoption, no pins */
+	bool is_read; /* region_set_read_by_peers() */
 	bool lost;  /* pages of a region may be mapped at addresses that the table does not have */
 };
 extern struct region_table region_table;
@@ -160,6 +161,7 @@ void table_insert(const struct region *r);
 void table_remove(uint32_t at); /* frees its extent, unless retired */
 void table_publish_bounds(void);
 bool table_is_alone(void); /* no other thread can write to the program's memory */
+bool table_is_unread(void); /* and no peer reads it */
 void table_forget_threads(void); /* in a forked child */
 typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 /* From the highest address down; visit may remove the entry. */

@@ -51,10 +51,8 @@ void table_set_head_locked(struct region_head *head)
 	}
 	memcpy(head->at, old->at, old->n * sizeof *head->at);
 	head->n = old->n;
-	/* release: the regions; the old version stays odd, so readers of the old head use the lock */
-	atomic_store_explicit(&head->version,
-			      atomic_load_explicit(&old->version, memory_order_relaxed),
-			      memory_order_release);
+	/* release: the regions; the old version stays odd: readers of the old head lock */
+	atomic_store_explicit(&head->version, atomic_load(&old->version), memory_order_release);
 	region_table.head = head;
 }
 
@@ -75,11 +73,11 @@ uint32_t table_find(uintptr_t addr)
 
 void table_publish_bounds(void)
 {
+	const struct region *at = region_table.head->at;
 	uint32_t n = region_table.head->n;
 
-	atomic_store_explicit(&region_lo, n ? region_table.head->at[0].start : UINTPTR_MAX,
-			      memory_order_relaxed);
-	atomic_store_explicit(&region_hi, n ? region_table.head->at[n - 1].end : 0, memory_order_relaxed);
+	atomic_store_explicit(&region_lo, n ? at[0].start : UINTPTR_MAX, memory_order_relaxed);
+	atomic_store_explicit(&region_hi, n ? at[n - 1].end : 0, memory_order_relaxed);
 }
 
 void table_insert(const struct region *r)
@@ -154,14 +152,23 @@ bool table_is_alone(void)
 					    memory_order_seq_cst); /* no thread of ours has ended */
 }
 
+bool table_is_unread(void) { return !region_table.is_read && table_is_alone(); }
+
+void region_set_read_by_peers(void)
+{
+	region_lock();
+	region_table.is_read = true;
+	region_unlock();
+}
+
 /* The active region that holds all of [start, end), with its mapping checked; or NULL. */
 static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 {
 	uint32_t i = table_find(start);
 	struct region *r = &region_table.head->at[i];
 
-	if (i == region_table.head->n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
-	    r->ticket || pins_is_doomed(r))
+	if (i == region_table.head->n || r->start > start || r->end < end ||
+	    r->state != REGION_ACTIVE || r->ticket || pins_is_doomed(r))
 		return NULL;
 	/* Only [start, end) is checked: other parts may be guarded. A change there is found when
 	 * they are described, or when the region ends. */
@@ -190,9 +197,10 @@ void region_suspect_all(void)
  * would make two overlapping buffers replace each other in turn. */
 static bool is_contended(uintptr_t start, uintptr_t end)
 {
-	for (uint32_t i = table_find(start); i < region_table.head->n && region_table.head->at[i].start < end;
-	     i++) {
-		const struct region *r = &region_table.head->at[i];
+	const struct region_head *head = region_table.head;
+
+	for (uint32_t i = table_find(start); i < head->n && head->at[i].start < end; i++) {
+		const struct region *r = &head->at[i];
 		bool partly = r->start < start || r->end > end;
 
 		if (pins_of(r) || (r->state == REGION_ACTIVE && partly &&
@@ -227,7 +235,7 @@ static bool make_room(void)
 		return true;
 	if (victim == UINT32_MAX)
 		return false;
-	alone = table_is_alone();
+	alone = table_is_unread();
 	if (!alone && region_table.head->n - n >= (uint64_t)base_opt.region_max)
 		return false;
 	if (alone ? ends_make_anonymous(victim) : ends_make_private(&region_table.head->at[victim]))

@@ -96,6 +96,7 @@ static const struct {
 	SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
 	SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
 	SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
+	SET("SLUICE_MESSAGES=off", messages, BASE_MESSAGES_OFF),
 	SET("SLUICE_EARLY=off", early, BASE_EARLY_OFF),
 	SET("SLUICE_EARLY_MIN=0", early_min_bytes, 0),
 	SET("SLUICE_TEST=early_wait=60000000", early_wait_us, 60000000),
