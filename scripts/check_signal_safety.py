@@ -32,7 +32,7 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
-         'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
+         'reclaim', 'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
            'engine/sw', 'engine/fault', 'goal', 'layout', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',

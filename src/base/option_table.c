@@ -66,7 +66,9 @@ struct base_option base_option_table[] = {
 	LIST("SLUICE_COLL", BASE_GROUP_COLL, "auto",
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
-	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
+	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at a "
+	      "quarter of it, those of broadcasts at half",
+	      SHARED, TUNED),
 	STRING("SLUICE_DECIDE", decide, "measure",
 	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
 	       "measure:FILE keeps the results; table, figures of this kind of MPI; or FILE",
@@ -167,7 +169,7 @@ struct base_option base_option_table[] = {
 	BYTES("hier_segment", hier_segment_bytes, "0", 0, GIB,
 	      "Bytes that cross the network at a time while others move inside the nodes; 0 "
 	      "decides by free cores", SHARED, TUNED),
-	BYTES("region_adopt_min", region_adopt_min_bytes, "64K", 0, INT64_MAX,
+	BYTES("region_adopt_min", region_adopt_min_bytes, "8K", 0, INT64_MAX,
 	      "Smaller buffers are not adopted", TUNED),
 	INT("region_max", region_max, "1024", 0, 16384, "regions",
 	    "Most buffers adopted at a time; 0 adopts none", TUNED),
@@ -198,7 +200,8 @@ struct base_option base_option_table[] = {
 #undef GROUP
 #define GROUP BASE_GROUP_TEST
 	STRING("engine_fault", engine_fault, "",
-	       "Faults of the engine fault: delay=us,rate=bytes/s,short=n,error=n,hang=n", LOCAL),
+	       "Faults of the engine fault: inner=engine,delay=us,rate=bytes/s,short=n,error=n,"
+	       "hang=n", LOCAL),
 	STRING("node_name", node_name, "",
 	       "Identity of this machine in place of the one found; simulates nodes", LOCAL),
 	STRING("fault", fault, "", "Calls made to fail: name:n or name:all, with commas", LOCAL),

@@ -8,6 +8,7 @@
 /* Best first. base/option_table.c lists the same names for SLUICE_ENGINE. */
 const struct engine_ops *const engine_registry[] = { &engine_sw, &engine_fault, NULL };
 
+const struct engine_ops *engine_of_test;
 void (*engine_thread_started)(void);
 
 const struct engine_ops *engine_find(const char *name)
@@ -15,7 +16,7 @@ const struct engine_ops *engine_find(const char *name)
 	for (const struct engine_ops *const *e = engine_registry; *e; e++)
 		if (!strcasecmp((*e)->name, name))
 			return *e;
-	return NULL;
+	return engine_of_test && !strcasecmp(engine_of_test->name, name) ? engine_of_test : NULL;
 }
 
 /* Probes an engine; on failure appends "name: reason" to `reason`. */
@@ -59,4 +60,6 @@ void engine_after_fork_child(void)
 	for (const struct engine_ops *const *e = engine_registry; *e; e++)
 		if ((*e)->after_fork_child)
 			(*e)->after_fork_child();
+	if (engine_of_test)
+		engine_of_test->after_fork_child();
 }

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of accelerators. A program may hand its MPI an address that only a device can read. Such
- * addresses exist only where a device's runtime is loaded, and show as mappings that the CPU may
- * not read, or as no mapping.
+ * Memory of accelerators, and memory of this process that GPUs access.
+ *
+ * A program may hand its MPI an address that only a device can read. Such addresses exist only
+ * where a device's runtime is loaded, and show as mappings that the CPU may not read, or as no
+ * mapping.
+ *
+ * Memory that a program registered with CUDA looks like any other: only the CUDA driver knows it.
+ * The driver is asked where the program has loaded it, and never loaded or initialised here.
  */
+#include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -53,4 +59,93 @@ bool os_is_device_memory(const void *addr, uint64_t bytes)
 		if (os_vma_query((void *)at, &v) || !v.read)
 			return true;
 	return false;
+}
+
+/* ---- CUDA -------------------------------------------------------------------------------- */
+
+/* Names and numbers of the CUDA driver API. */
+enum {
+	CUDA_OK,
+	CUDA_INVALID_VALUE, /* not an address that the driver knows */
+	CUDA_NOT_INITIALIZED = 3,
+	CUDA_DEINITIALIZED = 4,
+	ATTRIBUTE_MEMORY_TYPE = 2,            /* of an address */
+	ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88, /* of a device */
+	DEVICES_MAX = 64,
+};
+
+struct cuda {
+	int (*pointer_attributes)(unsigned count, int *attributes, void **values, uint64_t address);
+	int (*device_count)(int *out);
+	int (*device_attribute)(int *out, int attribute, int device);
+};
+
+/* dlsym() with the type of the pointer that takes the function. */
+static bool cuda_find(void *driver, const char *name, void *out)
+{
+	void *function = dlsym(driver, name);
+
+	memcpy(out, &function, sizeof(function));
+	return function;
+}
+
+/* Returns: false where the program has not loaded the driver. Runs at each large call. */
+static bool cuda_driver(struct cuda *out)
+{
+	static _Atomic(void *) driver; /* held for ever */
+	void *d = atomic_load_explicit(&driver, memory_order_relaxed);
+
+	if (!has_device_runtime())
+		return false;
+	if (!d) {
+		d = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		atomic_store_explicit(&driver, d, memory_order_relaxed);
+	}
+	return d && cuda_find(d, "cuPointerGetAttributes", &out->pointer_attributes) &&
+	       cuda_find(d, "cuDeviceGetCount", &out->device_count) &&
+	       cuda_find(d, "cuDeviceGetAttribute", &out->device_attribute);
+}
+
+bool os_gpu_is_loaded(void)
+{
+	struct cuda cuda;
+
+	return cuda_driver(&cuda);
+}
+
+/* An answer that is not understood counts as registered. */
+static bool cuda_is_registered(const struct cuda *cuda, uintptr_t at)
+{
+	int attribute = ATTRIBUTE_MEMORY_TYPE, type = 0, rc;
+	void *value = &type;
+
+	rc = cuda->pointer_attributes(1, &attribute, &value, at);
+	if (rc == CUDA_OK)
+		return type;
+	return rc != CUDA_INVALID_VALUE && rc != CUDA_NOT_INITIALIZED && rc != CUDA_DEINITIALIZED;
+}
+
+bool os_gpu_is_registered(uintptr_t start, uintptr_t end)
+{
+	struct cuda cuda;
+
+	if (base_likely(!cuda_driver(&cuda)))
+		return false;
+	for (uintptr_t at = start; at < end; at = base_round_down(at, OS_PAGE) + OS_PAGE)
+		if (cuda_is_registered(&cuda, at))
+			return true;
+	return start < end && cuda_is_registered(&cuda, end - 1);
+}
+
+bool os_gpu_reads_pageable(void)
+{
+	struct cuda cuda;
+	int count = 0, reads = 0;
+
+	if (base_likely(!cuda_driver(&cuda)) || cuda.device_count(&count) != CUDA_OK)
+		return false;
+	for (int i = 0; i < count && i < DEVICES_MAX && !reads; i++)
+		if (cuda.device_attribute(&reads, ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, i) != CUDA_OK)
+			return true;
+	return reads;
 }

@@ -160,6 +160,20 @@ void os_populate(void *addr, uint64_t bytes);
  * signal handlers.
  */
 bool os_is_device_memory(const void *addr, uint64_t bytes);
+/*
+ * Is a page of [start, end) registered with CUDA (cudaHostRegister, cuMemHostRegister)? A GPU then
+ * accesses these very pages, whatever is mapped there later. One call of the CUDA driver a page.
+ * Returns: false where the program has not loaded libcuda. Context: calls the CUDA driver, so not
+ * in signal handlers, nor with a lock that a memory hook takes.
+ */
+bool os_gpu_is_registered(uintptr_t start, uintptr_t end);
+/*
+ * Does a GPU read memory that is not registered, through page faults of its own? No guard is known
+ * to hold it. Returns and Context: as os_gpu_is_registered().
+ */
+bool os_gpu_reads_pageable(void);
+/* Has the program loaded libcuda? Asks the loader only. */
+bool os_gpu_is_loaded(void);
 
 /* ---- copying ------------------------------------------------------------------------------ */
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers

@@ -3,6 +3,10 @@
 
 #define NEVER   UINT64_MAX
 #define ALL     UINT64_MAX
+/* Trials begin at a quarter of SLUICE_COLL_THRESHOLD, 16 KiB, and those of broadcasts at half of
+ * it: host MPIs broadcast 16 KiB in 2 us, of which passing the call on would be a fiftieth. */
+#define TRIED_SHARE	  4
+#define TRIED_SHARE_BCAST 2
 /* Over several nodes shorter messages lose more often than they win (ADR 27). */
 #define HIER_LEAST_BYTES ((uint64_t)1 << 20)
 /* Over several nodes an exchange costs two more copies and saves messages, which pays while a
@@ -51,6 +55,9 @@ static uint64_t least_bytes(const struct policy_options *o, const struct policy_
 											    : NEVER;
 	if (mode == BASE_ADMIT_ON)
 		return o->threshold_bytes;
+	if (is_measured(o, kind))
+		return o->threshold_bytes /
+		       (kind == COLL_BCAST ? TRIED_SHARE_BCAST : TRIED_SHARE);
 	return base_max_u64(f->again, o->threshold_bytes);
 }
 

@@ -300,24 +300,37 @@ void region_before_change(uintptr_t start, uintptr_t end)
 	is_running = false;
 }
 
-static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
+static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit,
+			enum registered_cause cause)
 {
 	if (start >= end || region_is_locked_here() || !peek_overlaps(start, end))
 		return;
 	region_before_change(start, end);
+	registered_ask(start, end, cause);
 	region_lock();
 	table_each_overlap(start, end, visit);
 	region_unlock();
 }
 
-void region_drop(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_drop); }
-void region_return(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_return); }
-void region_return_exclusive(uintptr_t start, uintptr_t end)
+void region_drop(uintptr_t start, uintptr_t end)
 {
-	visit_range(start, end, visit_exclusive);
+	visit_range(start, end, visit_drop, REGISTERED_DIES);
 }
 
-void region_discard(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_discard); }
+void region_return(uintptr_t start, uintptr_t end)
+{
+	visit_range(start, end, visit_return, REGISTERED_HOOK);
+}
+
+void region_return_exclusive(uintptr_t start, uintptr_t end)
+{
+	visit_range(start, end, visit_exclusive, REGISTERED_HOOK);
+}
+
+void region_discard(uintptr_t start, uintptr_t end)
+{
+	visit_range(start, end, visit_discard, REGISTERED_DIES);
+}
 
 uint32_t region_unmap_begin(uintptr_t start, uintptr_t end)
 {
@@ -328,6 +341,7 @@ uint32_t region_unmap_begin(uintptr_t start, uintptr_t end)
 	     !atomic_load_explicit(&region_has_excluded, memory_order_relaxed)))
 		return 0;
 	region_before_change(start, end);
+	registered_ask(start, end, REGISTERED_DIES);
 	region_lock();
 	if (!++region_table.next_ticket)
 		region_table.next_ticket = 1;

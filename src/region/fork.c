@@ -12,7 +12,7 @@ enum { PIN_WAITS = 200, PIN_WAIT_NS = 1000000 };
 static bool has_pins(void)
 {
 	for (uint32_t i = 0; i < region_table.head->n; i++)
-		if (pins_of(&region_table.head->at[i]))
+		if (pins_of(&region_table.head->at[i]) > region_table.head->at[i].has_gpu_pin)
 			return true;
 	return false;
 }
@@ -67,6 +67,7 @@ void fork_prepare(void)
 	region_table.forks++; /* no adoption and no pins from here on */
 	region_unlock();
 	region_before_change(0, UINTPTR_MAX);
+	registered_ask(0, UINTPTR_MAX, REGISTERED_ASK);
 	region_lock();
 	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
 		region_unlock();

@@ -68,6 +68,9 @@ void arena_after_fork_child(void); /* the child has no arena; it may make its ow
 struct rules_known {
 	bool is_block;  /* inside a block of malloc, so in no stack */
 	bool is_static; /* rules_is_static() */
+	bool is_registered; /* a GPU accesses a page below asked_end */
+	uintptr_t asked_end;
+	uint32_t victim; /* of evict_ask(); 0: not asked */
 };
 const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct rules_known *known);
 /* Is all of it static data of one loaded object? Context: without the lock, as it takes the
@@ -93,12 +96,12 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 /* Does the cost of adoption decide, rather than a fixed number of uses? */
 static inline bool reuse_is_by_cost(void) { return base_opt.region_adopt_after < 0; }
 /*
- * Counts a use of a buffer, whose first `adopted` bytes are adopted. Returns: how many of the
+ * Counts uses of a buffer, whose first `adopted` bytes are adopted. Returns: how many of the
  * other bytes to adopt now. copies: how often a use without adoption copies each byte. is_spent:
  * with a fixed number of uses, counting starts again after it.
  */
 uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t copies,
-		     bool is_spent);
+		     uint32_t uses, bool is_spent);
 /* Adopting `bytes` of the buffer at `start` took so long. */
 void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns);
 void reuse_forget(uintptr_t start); /* another buffer lies there now */
@@ -127,6 +130,7 @@ struct region {
 	enum region_state state;
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* an operation failed: check its mapping at each use */
+	bool has_gpu_pin; /* registered.c holds a pin */
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
@@ -187,6 +191,30 @@ bool pins_doom_locked(struct region *r);
 bool pins_is_doomed(const struct region *r);
 void pins_return_doomed_locked(void);      /* returns doomed regions without pins */
 void pins_reset_locked(void);
+
+/* ---- registered.c: regions that a GPU accesses ------------------------------------------- */
+enum registered_cause {
+	REGISTERED_ASK,  /* regions may be returned */
+	REGISTERED_DIES, /* the contents of the range die */
+	/* a memory hook, which the CUDA driver may have called: the driver is not asked, and every
+	 * region is kept; so are regions of which only a part dies */
+	REGISTERED_HOOK,
+};
+/* Pins the regions of the range that a GPU accesses, and unpins those that no GPU accesses any
+ * more. Does nothing in programs that do not use CUDA. Context: without the lock. */
+void registered_ask(uintptr_t start, uintptr_t end, enum registered_cause cause);
+
+/* ---- evict.c ----------------------------------------------------------------------------- */
+/* Asks whether a GPU accesses the region that would be evicted next. Returns: its number; where
+ * there is room, a number that no region has. Context: without the lock. */
+uint32_t evict_ask(void);
+/*
+ * Evicts the least recently used region when there are SLUICE_REGION_MAX. Where other threads may
+ * write to it, it becomes a returned region until the program frees it; there are at most
+ * SLUICE_REGION_MAX of those too. may_evict: the only candidate; 0: any.
+ * Returns: whether there is room for a region.
+ */
+bool evict_make_room_locked(uint32_t may_evict);
 
 /* ---- peek.c: look-ups without the lock --------------------------------------------------- */
 

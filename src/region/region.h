@@ -28,17 +28,21 @@
  *                     back into anonymous memory, which merges with its neighbours
  *   unmap             the program unmaps or replaces it (munmap, mmap over it, mremap to it)
  *
+ * Memory that the program has registered with CUDA is not adopted, as a GPU goes on with the old
+ * pages. An adopted region whose memory is registered later stays adopted while it is registered.
+ *
  *   region_init -> [region_describe ... region_release]* -> region_fini
  *
  * guard/ may close parts of pinned regions to the program: it changes their protection, or moves
  * their page tables away. So region/ neither changes nor checks the mapping of a pinned region,
  * except for the part that is being described, and never accesses it at the program's address.
  *
- *   arena.c    the arena, extents, the pool        table.c   describe, adopt, evict
+ *   arena.c    the arena, extents, the pool        table.c   describe, adopt
  *   pages.c    mmap and copies of adoption         rules.c   what may be adopted
  *   ends.c     how regions end                     reuse.c   which buffers are worth adopting
  *   pins.c     who uses a region                   peek.c    look-ups without the lock
- *   blocks.c   large blocks of malloc              fork.c lock.c
+ *   blocks.c   large blocks of malloc              evict.c    room for a new region
+ *   registered.c  pages that a GPU accesses        fork.c lock.c
  *   preload/memory.c calls the functions that end regions.
  *
  * Threads: all calls are thread-safe. A lock is held while a region is made or ended, never while
@@ -66,6 +70,9 @@ struct region_extent {
 	uint64_t bytes;  /* multiple of REGION_UNIT */
 };
 
+/* How many arenas this process will map, its own included: under RLIMIT_AS they share half of the
+ * limit. 32 unless it is called before region_init(). */
+void region_expect_arenas(uint32_t count);
 /* Creates the arena (memfd, mapped here). Idempotent. Returns: 0 or -errno; the reason is logged
  * once and stored for region_init_error(). */
 int region_init(void);
@@ -127,12 +134,12 @@ enum region_intent {
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out);
 /*
- * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
+ * Counts uses of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
  * have earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
  * nothing and returns whether the buffer is adopted or region_describe() would adopt it. A hint:
  * the mapping is not checked. Context: as region_describe().
  */
-bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent);
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses);
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);

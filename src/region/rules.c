@@ -219,6 +219,8 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 
 	if (is_excluded(start, end))
 		return "it is locked, exposed to RMA or specially advised";
+	if (known->is_registered || end > known->asked_end)
+		return "it is registered with a GPU";
 	for (int n = 0; a < end; n++) {
 		const char *why;
 

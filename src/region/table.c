@@ -210,40 +210,6 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 	return false;
 }
 
-/*
- * Evicts the least recently used region when there are SLUICE_REGION_MAX. Where other threads may
- * write to it, it becomes a returned region until the program frees it; there are at most
- * SLUICE_REGION_MAX of those too.
- */
-static bool make_room(void)
-{
-	uint32_t victim = UINT32_MAX, n = 0;
-	bool alone;
-
-	for (uint32_t i = 0; i < region_table.head->n; i++) {
-		const struct region *r = &region_table.head->at[i];
-
-		if (r->state == REGION_RETURNED)
-			continue;
-		n++;
-		if (!pins_of(r) && !r->ticket &&
-		    (victim == UINT32_MAX ||
-		     pins_last_use(r) < pins_last_use(&region_table.head->at[victim])))
-			victim = i;
-	}
-	if (n < (uint64_t)base_opt.region_max && region_table.head->n < TABLE_MAX)
-		return true;
-	if (victim == UINT32_MAX)
-		return false;
-	alone = table_is_unread();
-	if (!alone && region_table.head->n - n >= (uint64_t)base_opt.region_max)
-		return false;
-	if (alone ? ends_make_anonymous(victim) : ends_make_private(&region_table.head->at[victim]))
-		return false;
-	base_count(BASE_CTR_EVICTED, 1);
-	return region_table.head->n < TABLE_MAX;
-}
-
 static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	if (!region_table.head->at[at].ticket)
@@ -330,7 +296,8 @@ static struct region choose_pages(const struct buffer *b)
 static struct rules_known known_facts(const struct buffer *b, const struct region *r)
 {
 	return (struct rules_known){ .is_block = r->start < b->in_start || r->end > b->in_end,
-				     .is_static = rules_is_static(r->start, r->end) };
+				     .is_static = rules_is_static(r->start, r->end),
+				     .asked_end = UINTPTR_MAX };
 }
 
 /* Ends r after about `bytes` more than it has, where a huge page ends, or where the buffer does. */
@@ -344,6 +311,24 @@ static void extend(struct region *r, uintptr_t from, uint64_t bytes)
 	} else {
 		r->end = r->last = end;
 	}
+}
+
+/* Asks about GPUs: for all of r when none of it is adopted, else for the next `bytes` bytes. */
+static void know_registered(const struct buffer *b, const struct region *r, uint64_t bytes,
+			    struct rules_known *known)
+{
+	uint64_t prefix = peek_prefix(b->in_start, b->in_end);
+	struct region next = *r;
+
+	if (base_likely(!os_gpu_is_loaded()))
+		return;
+	if (prefix)
+		extend(&next, b->in_start + prefix, bytes);
+	registered_ask(r->start, next.end, REGISTERED_ASK);
+	known->is_registered =
+		os_gpu_is_registered(prefix ? b->in_start + prefix : r->start, next.end);
+	known->asked_end = next.end;
+	known->victim = evict_ask();
 }
 
 /* The region of the first part of the pages that `whole` describes, or NULL. */
@@ -402,6 +387,7 @@ static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
 	region_unlock(); /* reads memory that may be guarded, and takes other locks */
 	r = choose_pages(b);
 	known = known_facts(b, &r);
+	know_registered(b, &r, bytes, &known);
 	region_lock();
 	start = r.start;
 	end = r.end;
@@ -420,7 +406,7 @@ static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
 		goto refused;
 	table_each_overlap(start, end, visit_private);
 	why = rules_refusal_locked(start, end, &known);
-	if (!why && !make_room())
+	if (!why && !evict_make_room_locked(known.victim))
 		why = "too many regions";
 	if (why) {
 		base_log(BASE_LOG_DEBUG, "region", "not adopted: %s", why);
@@ -453,8 +439,9 @@ refused:
 /* The sender packs, a mover copies, the receiver unpacks: both by the strides of a datatype. */
 #define PACKED_COPIES 4
 
-/* Counts a use of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
-static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, bool is_spent)
+/* Counts uses of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
+static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, uint32_t uses,
+			     bool is_spent)
 {
 	uint64_t bytes = b->in_end - b->in_start, adopted, earned;
 
@@ -464,7 +451,7 @@ static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, 
 		return WHOLE;
 	adopted = peek_prefix(b->in_start, b->in_end);
 	earned = reuse_count(b->in_start, bytes, adopted,
-			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, is_spent);
+			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, uses, is_spent);
 	return adopted + earned >= bytes ? WHOLE : earned;
 }
 
@@ -513,7 +500,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
-		to_adopt = bytes_earned(&b, intent, true);
+		to_adopt = bytes_earned(&b, intent, 1, true);
 		if (!to_adopt && !peek_overlaps(b.in_start, b.in_end))
 			return;
 		region_lock();
@@ -535,7 +522,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	out->id = r.id;
 }
 
-bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent)
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses)
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
@@ -546,7 +533,7 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 		return false;
 	if (peek_covers(b.in_start, b.in_end))
 		return true;
-	earned = bytes_earned(&b, reuse_is_by_cost() ? intent : REGION_USE, false);
+	earned = bytes_earned(&b, reuse_is_by_cost() ? intent : REGION_USE, uses, false);
 	if (!earned || intent == REGION_FORCE || !reuse_is_by_cost())
 		return earned;
 	region_lock();
@@ -592,6 +579,7 @@ const char *region_refusal(const void *buf, uint64_t bytes)
 		return "it holds no whole page";
 	r = choose_pages(&b);
 	known = known_facts(&b, &r);
+	know_registered(&b, &r, WHOLE, &known);
 	region_lock();
 	why = rules_refusal_locked(r.start, r.end, &known);
 	region_unlock();

@@ -10,7 +10,8 @@
 #include "xfer/xfer.h"
 
 /*
- * Post long fragments piece by piece, so that a switch to CPU mode need not wait for a whole one.
+ * Post long fragments piece by piece, so that a switch to CPU mode need not wait for a whole one;
+ * for engines without a better size.
  */
 #define PIECE_BYTES (128u << 10)
 
@@ -175,20 +176,39 @@ static void post_done(struct engine_copy *c, int result)
 
 /* ---- the owner --------------------------------------------------------------------------- */
 
+/*
+ * Is this end addressed through an arena? Only such addresses are good while a guard closes or
+ * moves the program's own mapping. A peer's end always is.
+ */
+static bool is_window(const struct xfer_view *v, const struct xfer_end *e)
+{
+	uintptr_t at = (uintptr_t)e->addr + v->plan.lo, arena = (uintptr_t)region_arena_base();
+
+	return e->addr && (e->rank != node_rank(v->group) ||
+			   (at >= arena && at - arena < region_arena_bytes()));
+}
+
+static bool is_announced(struct xfer_queue *q, const struct xfer_view *v, const struct xfer_end *e)
+{
+	return !engine_memory(q->chan, e->addr + v->plan.lo, v->plan.hi - v->plan.lo, e->desc.id);
+}
+
 /* Can the channel copy any bytes of this transfer? */
 static bool fits(struct xfer_queue *q, const struct xfer_view *v)
 {
 	struct engine_caps caps;
+	uint64_t piece;
 
 	q->chan->ops->caps(q->chan, &caps);
+	piece = caps.piece_bytes ? caps.piece_bytes : PIECE_BYTES;
 	q->align_bytes = base_max_u64(caps.align_bytes, 1);
-	q->piece_bytes =
-		base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
-	if (!q->piece_bytes || !v->src.addr || !v->dst.addr || !v->can_move ||
+	q->piece_bytes = base_round_down(base_min_u64(piece, caps.max_copy_bytes), q->align_bytes);
+	if (!q->piece_bytes || !v->can_move || !is_window(v, &v->src) || !is_window(v, &v->dst) ||
 	    xfer_is_typed(&v->src) || xfer_is_typed(&v->dst))
 		return false;
 	return ((uintptr_t)v->src.addr + v->plan.lo) % q->align_bytes == 0 &&
-	       ((uintptr_t)v->dst.addr + v->plan.lo) % q->align_bytes == 0;
+	       ((uintptr_t)v->dst.addr + v->plan.lo) % q->align_bytes == 0 &&
+	       is_announced(q, v, &v->src) && is_announced(q, v, &v->dst);
 }
 
 bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,

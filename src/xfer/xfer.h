@@ -289,7 +289,8 @@ struct xfer_post {
 
 /*
  * The virtual queue of a transfer (its unclaimed units) feeds a channel of a copy engine: the
- * channel holds `depth` fragments, and the end of each claims and posts the next one (CE mode).
+ * channel holds `depth` fragments, and the end of each claims and posts the next one (CE mode); an
+ * autonomous engine gets all fragments at once, as `depth` is then that of the channel.
  * After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes its posted
  * copies. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
  *
@@ -318,7 +319,8 @@ void xfer_queue_init(struct xfer_queue *q);
  * Claim fragments of `v`, which is copied, and post them.
  * Returns: true: the channel holds fragments, and drained(arg) will be called once, after the last
  * has ended and nothing is left to post; drained() may start q again. False: the channel holds none
- * (none was free, the queue is stopped, or the channel refused), and drained() is not called.
+ * (none was free, the queue is stopped, the channel refused, or an end is not an address in a
+ * window: see engine/engine.h), and drained() is not called.
  * Context: async-signal-safe.
  */
 bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "engine_late.h"
 #include "unit.h"
 
 enum { PAD = 64, PATIENCE_S = 20 };
@@ -50,16 +51,35 @@ static void run_one(void (*f)(struct engine_case *), const struct engine_ops *op
 	f(&e);
 }
 
+/* `fault` around an engine that is not sw. */
+static void run_faults_over(void (*f)(struct engine_case *), const char *inner, unsigned what)
+{
+	static const char *const how[] = { "delay=50,rate=8G", "error=3", "hang=1",
+					   "hang=4,short=2", NULL };
+	char settings[64];
+
+	for (int i = 0; how[i] && (!i || what & ENGINE_CASE_BAD); i++) {
+		snprintf(settings, sizeof settings, "inner=%s,%s", inner, how[i]);
+		run_one(f, engine_find("fault"), settings, 1);
+	}
+}
+
 void engine_case_each(void (*f)(struct engine_case *), unsigned what)
 {
 	const struct engine_ops *fault = engine_find("fault");
 
+	engine_late_add();
 #ifdef __SANITIZE_THREAD__
 	if (what & ENGINE_CASE_FORKS)
 		unit_skip("this sanitizer has no threads in a forked child");
 #endif
-	for (const struct engine_ops *const *e = engine_registry; *e; e++)
+	for (const struct engine_ops *const *e = engine_registry; *e; e++) {
 		run_one(f, *e, "", 2);
+		if (*e != fault && *e != engine_find("sw"))
+			run_faults_over(f, (*e)->name, what);
+	}
+	run_one(f, engine_of_test, "", 2);
+	run_faults_over(f, engine_of_test->name, what);
 	run_one(f, engine_find("sw"), "", 1);
 	run_one(f, engine_find("sw"), "", 3);
 	for (const char *const *s = good; *s; s++)
@@ -230,6 +250,19 @@ void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int 
 void engine_job_wait(struct engine_case *e, struct engine_chan *ch, struct engine_job *j)
 {
 	engine_job_wait_any(e, &ch, 1, j);
+}
+
+__attribute__((no_sanitize("thread"))) void engine_job_arrive(struct engine_case *e,
+							      const struct engine_job *j)
+{
+	uint64_t until = os_now_ns() + PATIENCE_S * 1000000000ull;
+	const volatile uint8_t *dst = j->dst;
+
+	for (size_t i = 0; i < j->c.bytes; i++)
+		while (dst[i] != j->src[i])
+			if (os_now_ns() > until)
+				unit_fail(__FILE__, __LINE__, "%s does not go on alone",
+					  e->ops->name);
 }
 
 void engine_job_check(const struct engine_job *j)

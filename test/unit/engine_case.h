@@ -2,7 +2,8 @@
 /*
  * Fixture of the conformance suite: engines with settings, and copies that check themselves.
  *
- *   engine_case_each(f, what)  calls f with each working engine of the registry
+ *   engine_case_each(f, what)  calls f with each working engine of the registry, with `late`, and
+ *                              with `fault` around each of them
  *   engine_job                 a copy with its own memory, padded on both sides
  */
 #ifndef SLUICE_UNIT_ENGINE_CASE_H
@@ -58,6 +59,8 @@ void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engin
 void engine_job_wait(struct engine_case *e, struct engine_chan *ch, struct engine_job *j);
 void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n,
 			 struct engine_job *j);
+/* Waits without a poll until the bytes are in place. */
+void engine_job_arrive(struct engine_case *e, const struct engine_job *j);
 /* Checks that the bytes are in place and the padding is intact. */
 void engine_job_check(const struct engine_job *j);
 void engine_job_free(struct engine_job *j);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The contract of engine/engine.h, for every engine of the registry, and for `fault` with several
- * settings. A new engine is tested once it is in the registry. */
+/* The contract of engine/engine.h, for every engine of the registry, for `late`, and for `fault`
+ * around each of them with several settings. A new engine is tested once it is in the registry. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -243,6 +243,53 @@ static void flush_starts(struct engine_case *e)
 }
 
 UNIT_TEST(engine_starts_all_that_was_posted_when_flushed) { engine_case_each(flush_starts, 0); }
+
+/* Copies that ended without a poll. */
+static void no_end_without_poll(struct engine_case *e)
+{
+	static struct engine_job jobs[4];
+	struct engine_chan *ch;
+
+	if (!(e->caps.flags & ENGINE_POLLED))
+		return;
+	ch = engine_case_open(e, 0);
+	for (int i = 0; i < 4; i++) {
+		engine_job_make(&jobs[i], 0, 0, 64 * KIB);
+		CHECK_EQ(engine_post(ch, &jobs[i].c), 0);
+	}
+	engine_flush(ch);
+	usleep(5000);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(atomic_load(&jobs[i].ends), 0);
+		if (e->caps.flags & ENGINE_AUTONOMOUS)
+			engine_job_arrive(e, &jobs[i]);
+	}
+	for (int i = 0; i < 4; i++) {
+		engine_job_wait(e, ch, &jobs[i]);
+		engine_job_check(&jobs[i]);
+		engine_job_free(&jobs[i]);
+	}
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_that_is_autonomous_goes_on_alone_and_ends_copies_in_polls_only)
+{
+	engine_case_each(no_end_without_poll, 0);
+}
+
+static void caps_are_sound(struct engine_case *e)
+{
+	const struct engine_caps *c = &e->caps;
+
+	CHECK(c->depth > 0 && c->max_copy_bytes > 0 && c->align_bytes > 0);
+	CHECK(c->piece_bytes <= c->max_copy_bytes);
+	CHECK_EQ(c->piece_bytes % c->align_bytes, 0);
+	/* whoever goes on alone ends where nobody is; and needs no CPU */
+	CHECK(!(c->flags & ENGINE_AUTONOMOUS) || c->flags & ENGINE_POLLED);
+	CHECK(!(c->flags & ENGINE_AUTONOMOUS) || !(c->flags & ENGINE_USES_CPU));
+}
+
+UNIT_TEST(engine_has_sound_caps) { engine_case_each(caps_are_sound, 0); }
 
 static struct {
 	struct engine_chan *ch;

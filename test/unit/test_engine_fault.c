@@ -21,6 +21,9 @@ UNIT_TEST(fault_settings_are_read)
 	CHECK_EQ(s.short_nth, 3);
 	CHECK_EQ(s.error_nth, 5);
 	CHECK_EQ(s.hang_nth, 9);
+	CHECK(!fault_settings_parse("inner=late,error=1", &s, reason, sizeof reason));
+	CHECK_STR(s.inner, "late");
+	CHECK_EQ(s.error_nth, 1);
 }
 
 UNIT_TEST(wrong_fault_settings_are_one_clear_line)
@@ -33,10 +36,14 @@ UNIT_TEST(wrong_fault_settings_are_one_clear_line)
 		{ "delay=1,delay",
 		  "engine_fault: delay= is wrong: it takes microseconds, at most 60000000" },
 		{ "hang=0", "engine_fault: hang=0 is wrong: it takes the number of a copy" },
-		{ "burn=1", "engine_fault: there is no burn; it takes delay, rate, short, "
+		{ "burn=1", "engine_fault: there is no burn; it takes inner, delay, rate, short, "
 			    "error and hang" },
 		{ "error=1,",
-		  "engine_fault: there is no ; it takes delay, rate, short, error and hang" },
+		  "engine_fault: there is no ; it takes inner, delay, rate, short, error "
+		  "and hang" },
+		{ "inner=fault",
+		  "engine_fault: inner=fault is wrong: it takes the name of an engine" },
+		{ "inner=gpu", "engine_fault: inner=gpu is wrong: it takes the name of an engine" },
 	};
 	struct engine_case e = { .ops = engine_find("fault"), .workers = 1 };
 

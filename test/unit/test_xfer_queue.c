@@ -59,6 +59,64 @@ UNIT_TEST(queue_feeds_the_channel_a_few_fragments_at_a_time)
 	end();
 }
 
+UNIT_TEST(queue_gives_an_autonomous_channel_all_fragments_at_once)
+{
+	begin(BYTES, FRAGMENT, 0);
+	CHECK(fake_start(&t, &q, &ch, FAKE_HELD));
+	CHECK_EQ(ch.count, FRAGMENTS);
+	CHECK_EQ(ch.flushes, 1);
+	while (ch.count)
+		fake_end(&ch, ch.count / 2, 0);
+	CHECK_EQ(t.drained, 1);
+	end();
+}
+
+UNIT_TEST(queue_takes_the_size_of_pieces_from_the_engine)
+{
+	begin(4 << 20, 1 << 20, 0);
+	CHECK(fake_start(&t, &q, &ch, 1));
+	CHECK_EQ(ch.held[0]->bytes, 128 << 10); /* the engine has no wish */
+	while (ch.count)
+		fake_end(&ch, 0, 0);
+	end();
+	begin(4 << 20, 1 << 20, 0);
+	ch.caps.piece_bytes = 2 << 20;
+	CHECK(fake_start(&t, &q, &ch, 1));
+	CHECK_EQ(ch.held[0]->bytes, 1 << 20);
+	while (ch.count)
+		fake_end(&ch, 0, 0);
+	CHECK_EQ(ch.posts, 4);
+	end();
+}
+
+UNIT_TEST(queue_announces_the_memory_of_both_ends)
+{
+	begin(BYTES, FRAGMENT, 0);
+	ch.memory_rc = -ENOMEM;
+	CHECK(!fake_start(&t, &q, &ch, 2));
+	CHECK_EQ(ch.posts, 0);
+	ch.memory_rc = 0;
+	ch.announced = 0;
+	CHECK(fake_start(&t, &q, &ch, 2));
+	CHECK_EQ(ch.announced, 2);
+	while (ch.count)
+		fake_end(&ch, 0, 0);
+	end();
+}
+
+/* A guard closes and moves the program's own mapping while an engine copies. */
+UNIT_TEST(queue_gives_no_engine_an_address_of_the_program)
+{
+	begin(BYTES, FRAGMENT, 0);
+	t.group.rank = t.view.dst.rank;
+	t.view.dst.desc.addr = (uintptr_t)t.view.dst.addr;
+	CHECK(!fake_start(&t, &q, &ch, 2));
+	CHECK_EQ(ch.posts, 0);
+	t.group.rank = 2;
+	move_all_by_cpu();
+	end();
+}
+
 UNIT_TEST(queue_does_not_mind_the_order_of_ends)
 {
 	begin(BYTES + 123, FRAGMENT, 0);

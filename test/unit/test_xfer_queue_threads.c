@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "engine_late.h"
 #include "xfer_fake.h"
 
 enum { MOVERS = 2, ROUNDS = 300, FRAGMENT = 4096, FRAGMENTS = 20 };
@@ -121,6 +122,41 @@ static void with_engine(const char *name, const char *how, unsigned rounds)
 UNIT_TEST(queue_over_worker_threads_moves_each_fragment_once)
 {
 	with_engine("sw", "", ROUNDS);
+}
+
+UNIT_TEST(queue_over_an_autonomous_engine_moves_each_fragment_once)
+{
+	engine_late_add();
+	with_engine("late", "", ROUNDS);
+	with_engine("fault", "inner=late,delay=20,error=3", ROUNDS / 10);
+}
+
+UNIT_TEST(sixteen_megabytes_are_moved_by_an_autonomous_engine_while_nobody_polls)
+{
+	enum { BYTES = 16 << 20 };
+	uint64_t copied = engine_late_copied(), until = os_now_ns() + 20000000000ull;
+	unsigned submissions = engine_late_submissions();
+	struct engine_caps caps;
+
+	engine_late_piece_bytes = 16 << 20;
+	CHECK(!engine_late.chan_open(-1, 0, &chan));
+	chan->ops->caps(chan, &caps);
+	fake_xfer_init(&t, BYTES, 0, 0);
+	xfer_queue_init(&q);
+	atomic_store(&drained, 0);
+	CHECK(xfer_queue_start(&q, &t.view, chan, caps.depth, count, &drained));
+	while (engine_late_copied() - copied < BYTES && os_now_ns() < until)
+		sched_yield();
+	CHECK_EQ(engine_late_copied() - copied, BYTES);
+	CHECK_EQ(engine_late_submissions() - submissions, 1);
+	CHECK(!memcmp(t.dst, t.src, BYTES));
+	CHECK_EQ(atomic_load(&drained), 0);
+	CHECK(xfer_queue_rescue(&q, os_now_ns()));
+	CHECK_EQ(atomic_load(&drained), 1);
+	fake_check(&t);
+	engine_late.chan_close(chan);
+	fake_xfer_fini(&t);
+	engine_late_piece_bytes = 0;
 }
 
 UNIT_TEST(queue_over_an_engine_with_errors_moves_each_fragment_once)

@@ -25,6 +25,15 @@ static int fake_post(struct engine_chan *base, struct engine_copy *c)
 	return 0;
 }
 
+static int fake_memory(struct engine_chan *base, void *at, size_t bytes, uint32_t id)
+{
+	struct fake_chan *ch = (struct fake_chan *)base;
+
+	(void)at, (void)id;
+	ch->announced += bytes > 0;
+	return ch->memory_rc;
+}
+
 static void fake_flush(struct engine_chan *base)
 {
 	((struct fake_chan *)base)->flushes++;
@@ -69,6 +78,7 @@ static void fake_caps(const struct engine_chan *base, struct engine_caps *out)
 static const struct engine_ops fake_ops = {
 	.name = "fake",
 	.caps = fake_caps,
+	.memory = fake_memory,
 	.post = fake_post,
 	.flush = fake_flush,
 	.poll = fake_poll,

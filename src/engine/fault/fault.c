@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault: wraps the engine sw and injects failures. Each channel has a thread that takes the copies
- * one by one, hands them to a channel of sw, and decides when and how each one ends.
+ * fault: wraps another engine, sw if none is named, and injects failures. Each channel has a thread
+ * that takes the copies one by one, hands them to a channel of the inner engine, which it polls,
+ * and decides when and how each one ends.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,12 +10,13 @@
 #include "engine/fault/settings.h"
 #include "engine/sw/sw.h" /* for its queue */
 
-enum { FAULT_CHANNELS = 16, DRAIN_NS = 50000 };
+enum { FAULT_CHANNELS = 16, DRAIN_NS = 50000, POLL_NS = 20000 };
 #define FAULT_SLOTS ((uint64_t)0xf) /* a shallow engine: full after four copies */
 
 struct fault_chan {
 	struct engine_chan base;
 	struct engine_chan *inner;
+	bool is_polled; /* the inner engine */
 	struct fault_settings settings;
 	struct sw_queue queue;
 	struct engine_thread thread;
@@ -26,7 +28,7 @@ struct fault_chan {
 	/* used by the thread only */
 	uint64_t claimed;   /* copies taken so far */
 	uint64_t free_ns; /* the injected bandwidth is used up until then */
-	/* The copy inside sw; ended: 1 when it has ended. */
+	/* The copy inside the inner engine; ended: 1 when it has ended. */
 	struct engine_copy part;
 	_Atomic uint32_t ended;
 	int result;
@@ -90,7 +92,8 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 		return rc;
 	engine_flush(ch->inner);
 	while (!atomic_load_explicit(&ch->ended, memory_order_acquire))
-		os_futex_wait(&ch->ended, 0, OS_FOR_EVER);
+		if (!ch->is_polled || !engine_poll(ch->inner))
+			os_futex_wait(&ch->ended, 0, ch->is_polled ? POLL_NS : OS_FOR_EVER);
 	return ch->result;
 }
 
@@ -162,25 +165,38 @@ static void thread_main(void *arg)
 
 /* ---- channels ---------------------------------------------------------------------------- */
 
-static int settings_now(struct fault_settings *out, char *reason, size_t cap)
+/* Returns: the inner engine, or NULL with the reason. */
+static const struct engine_ops *settings_now(struct fault_settings *out, char *reason, size_t cap)
 {
-	return fault_settings_parse(base_opt.engine_fault, out, reason, cap);
+	const struct engine_ops *inner;
+
+	if (fault_settings_parse(base_opt.engine_fault, out, reason, cap))
+		return NULL;
+	inner = engine_find(out->inner[0] ? out->inner : engine_sw.name);
+	if (!inner || inner == &engine_fault) {
+		snprintf(reason, cap,
+			 "engine_fault: inner=%s is wrong: it takes the name of an engine",
+			 out->inner);
+		return NULL;
+	}
+	return inner;
 }
 
 static int fault_probe(char *reason, size_t cap)
 {
 	struct fault_settings s;
-	int rc = settings_now(&s, reason, cap);
+	const struct engine_ops *inner = settings_now(&s, reason, cap);
 
-	return rc ? rc : engine_sw.probe(reason, cap);
+	return inner ? inner->probe(reason, cap) : -EINVAL;
 }
 
 static int fault_chan_count(int node)
 {
 	struct fault_settings s;
 	char reason[256];
+	const struct engine_ops *inner = settings_now(&s, reason, sizeof(reason));
 
-	return settings_now(&s, reason, sizeof(reason)) ? 0 : engine_sw.chan_count(node);
+	return inner ? inner->chan_count(node) : 0;
 }
 
 static int start(struct fault_chan *ch)
@@ -200,7 +216,9 @@ static int start(struct fault_chan *ch)
 
 static int open_locked(int node, int index, struct engine_chan **out)
 {
+	const struct engine_ops *inner;
 	struct fault_chan *ch = NULL;
+	struct engine_caps caps;
 	char reason[256];
 	int rc;
 
@@ -208,15 +226,16 @@ static int open_locked(int node, int index, struct engine_chan **out)
 		ch = chans[i].in_use ? NULL : &chans[i];
 	if (!ch)
 		return -ENOSPC;
-	rc = settings_now(&ch->settings, reason, sizeof(reason));
-	if (!rc)
-		rc = engine_sw.chan_open(node, index, &ch->inner);
+	inner = settings_now(&ch->settings, reason, sizeof(reason));
+	rc = inner ? inner->chan_open(node, index, &ch->inner) : -EINVAL;
 	if (rc)
 		return rc;
+	inner->caps(ch->inner, &caps);
+	ch->is_polled = caps.flags & ENGINE_POLLED;
 	ch->base.ops = &engine_fault;
 	rc = start(ch);
 	if (rc) {
-		engine_sw.chan_close(ch->inner);
+		inner->chan_close(ch->inner);
 		return rc;
 	}
 	ch->in_use = true;
@@ -267,7 +286,13 @@ static void fault_caps(const struct engine_chan *base, struct engine_caps *out)
 	const struct fault_chan *ch = (const struct fault_chan *)base;
 
 	ch->inner->ops->caps(ch->inner, out);
+	out->flags &= ENGINE_USES_CPU; /* the thread polls */
 	out->depth = (uint32_t)__builtin_popcountll(FAULT_SLOTS);
+}
+
+static int fault_memory(struct engine_chan *base, void *at, size_t bytes, uint32_t id)
+{
+	return engine_memory(((struct fault_chan *)base)->inner, at, bytes, id);
 }
 
 static int fault_post(struct engine_chan *base, struct engine_copy *c)
@@ -277,7 +302,7 @@ static int fault_post(struct engine_chan *base, struct engine_copy *c)
 
 static void fault_flush(struct engine_chan *base) { ring((struct fault_chan *)base); }
 
-/* Helps sw. Returns 0, because the end of an inner copy is no end of a copy here. */
+/* Helps the inner engine. Returns 0, because the end of an inner copy is no end of a copy here. */
 static int fault_poll(struct engine_chan *base)
 {
 	engine_poll(((struct fault_chan *)base)->inner);
@@ -295,12 +320,13 @@ static void fault_after_fork_child(void)
 
 const struct engine_ops engine_fault = {
 	.name = "fault",
-	.help = "the engine sw, broken as engine_fault says; for tests",
+	.help = "another engine, broken as engine_fault says; for tests",
 	.probe = fault_probe,
 	.chan_count = fault_chan_count,
 	.chan_open = fault_chan_open,
 	.chan_close = fault_chan_close,
 	.caps = fault_caps,
+	.memory = fault_memory,
 	.post = fault_post,
 	.flush = fault_flush,
 	.poll = fault_poll,

@@ -10,6 +10,7 @@ static const struct setting {
 	size_t offset;
 	uint64_t max;
 } settings[] = {
+	{ "inner", "the name of an engine", offsetof(struct fault_settings, inner), 0 },
 	{ "delay", "microseconds, at most 60000000", offsetof(struct fault_settings, delay_us),
 	  60000000 },
 	{ "rate", "bytes a second like 1G", offsetof(struct fault_settings, rate_bytes),
@@ -34,6 +35,10 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 
 		if (strcmp(text, s->name))
 			continue;
+		if (!s->max && strlen(value) < sizeof(out->inner)) {
+			strcpy(out->inner, value);
+			return 0;
+		}
 		if (!base_parse_bytes(value, &number) && number && number <= s->max) {
 			memcpy((char *)out + s->offset, &number, sizeof(number));
 			return 0;
@@ -43,7 +48,8 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 		return -EINVAL;
 	}
 	snprintf(reason, cap,
-		 "engine_fault: there is no %.40s; it takes delay, rate, short, error and hang",
+		 "engine_fault: there is no %.40s; it takes inner, delay, rate, short, error "
+		 "and hang",
 		 text);
 	return -EINVAL;
 }

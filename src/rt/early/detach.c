@@ -321,6 +321,20 @@ static bool is_for_ranks_only(struct exec_run *r, const struct detach *d, const 
 	       exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_claimed(r);
 }
 
+/* Returns: why GPUs forbid to close the memory of a run, or NULL. Guards stop CPUs only. */
+static const char *gpu_refusal(const struct exec_run *r)
+{
+	struct hulls hulls = { 0 };
+
+	if (os_gpu_reads_pageable())
+		return "a GPU reads the program's memory, and no guard can hold it";
+	exec_each_range(r, add_range, &hulls);
+	for (int i = 0; i < PENDING_RANGES; i++)
+		if (os_gpu_is_registered(hulls.of[i].lo, hulls.of[i].hi))
+			return "the buffer is registered with a GPU, which no guard can hold";
+	return NULL;
+}
+
 /* The run may detach. Returns: as detach(). */
 static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 		      struct situation *s)
@@ -345,12 +359,20 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 					  .bytes = d->bytes,
 					  .min_bytes = base_opt.early_min_bytes,
 					  .guard_is_ready = true } };
+	const char *gpu;
 	int ret;
 
 	if (s.facts.mode == BASE_EARLY_OFF || d->bytes < s.facts.min_bytes) {
 		trace_early_reason(s.facts.mode == BASE_EARLY_OFF
 					   ? "SLUICE_EARLY is off"
 					   : "shorter than SLUICE_EARLY_MIN");
+		return exec_wait(r);
+	}
+	gpu = base_unlikely(os_gpu_is_loaded()) ? gpu_refusal(r) : NULL;
+	if (gpu) {
+		trace_early_reason(gpu);
+		base_log(BASE_LOG_DEBUG, "rt", "%s completes before it returns: %s", d->name, gpu);
+		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
 	situation_collect(c, r, d, &s);

@@ -97,7 +97,10 @@ static void open_channel_locked(const struct rt_comm *c)
 	}
 	trace_engine(engine->name);
 	engine->caps(chan, &caps);
-	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
+	/* an autonomous channel gets all fragments at once: nobody may come to post the next */
+	mover.depth = caps.flags & ENGINE_AUTONOMOUS
+			      ? caps.depth
+			      : (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
 	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d unused CPUs", engine->name, count);
