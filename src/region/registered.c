@@ -30,7 +30,8 @@ static void set_gpu_pin(const struct region *known, bool keep)
 
 	region_lock();
 	r = &region_table.head->at[table_find(known->start)];
-	if (r < &region_table.head->at[region_table.head->n] && r->id == known->id && r->has_gpu_pin != keep) {
+	if (r < &region_table.head->at[region_table.head->n] && r->id == known->id &&
+	    r->has_gpu_pin != keep) {
 		if (keep)
 			r->has_gpu_pin = pins_add(r->id);
 		else
