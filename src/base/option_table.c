@@ -8,6 +8,7 @@
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
+	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -26,6 +27,7 @@ static const char *const messages_words[] = { "off", "auto", NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const sums_words[] = { "fixed", "host", "any", NULL };
+static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
@@ -66,8 +68,8 @@ struct base_option base_option_table[] = {
 	LIST("SLUICE_COLL", BASE_GROUP_COLL, "auto",
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
-	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at a "
-	      "quarter of it, those of broadcasts at half",
+	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at "
+	      "half of it, those of alltoall and allreduce at a quarter",
 	      SHARED, TUNED),
 	STRING("SLUICE_DECIDE", decide, "measure",
 	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
@@ -87,6 +89,12 @@ struct base_option base_option_table[] = {
 	BOOL("SLUICE_FAULT_PROGRESS", fault_progress, "on",
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
+	ENUM("SLUICE_WAIT", wait, "auto", wait_words,
+	     "Whether blocked ranks give their CPUs away: polite, after some microseconds; spin, "
+	     "as the host MPI does; auto, polite where a node has more ranks than CPUs, else after "
+	     "10 ms", LOCAL),
+	STRING("SLUICE_ENDPOINTS", endpoints, "off",
+	       "How many ranks of a node share an address space, from 1 to 64; off, none", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),

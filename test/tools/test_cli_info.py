@@ -221,3 +221,9 @@ def test_the_trials_leave_nothing_behind(tmp_path):
     info_json({'TMPDIR': tmp_path})
     assert not os.listdir(tmp_path)
     assert not [name for name in os.listdir('/dev/shm') if 'sluice' in name]
+
+
+def test_the_worker_is_found_when_the_dynamic_linker_starts_the_tool():
+    linker = re.search(rb'/lib\S*/ld-\S+?\.so\S*?(?=\0)', SLUICE.read_bytes()).group().decode()
+    told = json.loads(sluice(SLUICE, 'info', '--json', program=linker).stdout)
+    assert told['workers'][0]['works'], told['workers']
