@@ -205,6 +205,8 @@ static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
 	struct range range = { 0 };
 	MPI_Count size;
 
+	if (message_gate == UINT64_MAX)
+		return;
 	add_buf(&range, at, count, datatype);
 	if (range.lo < range.hi && !range.is_unknown && !host.Type_size_x(datatype, &size))
 		message_send((const void *)range.lo, range.hi - range.lo,
