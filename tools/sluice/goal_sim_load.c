@@ -27,7 +27,6 @@ static int load_pattern(struct goal_sim *g)
 	int ret;
 
 	g->config.ranks = ranks;
-	g->config.cpus = g->config.nics = 1;
 	g->config.relation = g->o.pattern.pattern->by_bits ? SIM_BY_BITS : SIM_BY_DISTANCE;
 	ret = sim_create(&g->config, &g->sim);
 	for (uint32_t r = 0; r < ranks && !ret; r++) {
@@ -41,26 +40,6 @@ static int load_pattern(struct goal_sim *g)
 	return ret ? failed(g, ret) : TOOL_DONE;
 }
 
-static const struct goal_block *block_at(const struct goal_program *p, uint32_t number)
-{
-	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
-}
-
-/* Returns: one more than the largest number of a CPU, and of a NIC. */
-static void count_units(const struct goal_program *p, struct sim_config *c)
-{
-	c->cpus = c->nics = 1;
-	for (uint32_t i = 0; i < p->block_count; i++) {
-		const struct goal_block *b = block_at(p, i);
-		const struct goal_op *op = goal_ops_const(b);
-
-		for (uint32_t k = 0; k < b->op_count; k++, op++) {
-			c->cpus = op->cpu >= c->cpus ? op->cpu + 1u : c->cpus;
-			c->nics = op->nic >= c->nics ? op->nic + 1u : c->nics;
-		}
-	}
-}
-
 static int load_file(struct goal_sim *g)
 {
 	const struct goal_program *p;
@@ -71,7 +50,6 @@ static int load_file(struct goal_sim *g)
 		return ret;
 	p = g->input.program;
 	g->config.ranks = p->ranks;
-	count_units(p, &g->config);
 	ret = sim_create(&g->config, &g->sim);
 	for (uint32_t r = 0; r < p->ranks && !ret; r++) {
 		ret = sim_add(g->sim, r, goal_program_block(p, r));
