@@ -82,6 +82,6 @@ const char *dsa_machine(void)
 	return root;
 }
 
-/* Before the first test, so that the harness counts its thread and descriptors among those that were
- * there. */
+/* Before the first test, so that the harness counts its thread and descriptors among those that
+ * were there. */
 __attribute__((constructor)) static void start(void) { dsa_model_start(1); }

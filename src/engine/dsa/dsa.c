@@ -56,8 +56,9 @@ static void fill(struct dsa_chan *ch, int slot, struct engine_copy *c, size_t do
 
 	dsa_portal_fill(&ch->portal, slot,
 			&(struct dsa_desc){
-				.flags_and_opcode = (uint32_t)DSA_MEMMOVE << 24 | DSA_RECORD_VALID |
-						    DSA_RECORD_ASKED | (to_cache ? DSA_TO_CACHE : 0),
+				.flags_and_opcode = (uint32_t)DSA_MEMMOVE << 24 |
+						    DSA_RECORD_VALID | DSA_RECORD_ASKED |
+						    (to_cache ? DSA_TO_CACHE : 0),
 				.src = (uintptr_t)c->src + done,
 				.dst = (uintptr_t)c->dst + done,
 				.bytes = (uint32_t)(c->bytes - done),
@@ -190,7 +191,10 @@ static bool reap(struct dsa_chan *ch, int slot)
 	if (status != DSA_ENDED_WELL && status != DSA_PAGE_FAULT)
 		base_log(BASE_LOG_WARN, "engine", "dsa: a copy of %u bytes has status 0x%x",
 			 ch->portal.memory->descs[slot].bytes, status);
-	end_copy(ch, slot, status == DSA_ENDED_WELL ? 0 : status == DSA_PAGE_FAULT ? -EFAULT : -EIO);
+	end_copy(ch, slot,
+		 status == DSA_ENDED_WELL   ? 0
+		 : status == DSA_PAGE_FAULT ? -EFAULT
+					    : -EIO);
 	return true;
 not_mine:
 	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
@@ -273,7 +277,8 @@ static void dsa_retire(struct engine_chan *base)
 	reap_all(ch);
 	if (atomic_load_explicit(&ch->submitted, memory_order_relaxed))
 		base_log(BASE_LOG_WARN, "engine",
-			 "process %d closes a DSA queue that has not ended its copies, and waits for it",
+			 "process %d closes a DSA queue that has not ended its copies, and waits "
+			 "for it",
 			 (int)getpid());
 	if (dsa_portal_close(&ch->portal))
 		/* release: all that the device wrote; partner: below, in another thread */

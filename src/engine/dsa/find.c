@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Work queues: what sysfs says of them (kernel's Documentation/ABI/stable/sysfs-driver-dma-idxd). */
+/* Work queues in sysfs: the kernel's Documentation/ABI/stable/sysfs-driver-dma-idxd. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +124,7 @@ int dsa_open(const struct dsa_queue *q, char *reason, size_t cap)
 	fd = -errno;
 	snprintf(reason, cap, "%s cannot be opened: %s%s", path, strerror(-fd),
 		 fd == -EACCES ? " (a udev rule gives access)"
-		 : fd == -EBUSY ? " (another process has this dedicated queue; shared ones admit all)"
+		 : fd == -EBUSY ? " (a dedicated queue admits one process, a shared one all)"
 				: "");
 	return fd;
 }

@@ -94,13 +94,14 @@ QUIET static void copy(uint64_t dst, uint64_t src, uint64_t bytes)
 }
 
 /* The status is the last byte that becomes visible. */
-QUIET static void finish(const struct desc *d, uint8_t status, uint64_t bytes, uint64_t fault_address)
+QUIET static void finish(const struct desc *d, uint8_t status, uint64_t bytes,
+			 uint64_t fault_address)
 {
 	volatile struct record *r = (struct record *)(uintptr_t)d->record;
 
 	r->bytes = (uint32_t)bytes;
 	r->fault_address = fault_address;
-	__atomic_store_n(&((struct record *)(uintptr_t)d->record)->status, status, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
 }
 
 /* ---- execution --------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
 enum { DSA_MODEL_FD = 900 };
 
 /*
- * Settings: "fault=n" every n-th copy meets a missing page, "status=n" the n-th copy fails, "hang=n"
- * the n-th and all later never end, "rate=n" MB/s. Counts from now on.
+ * Settings: "fault=n" every n-th copy meets a missing page, "status=n" the n-th copy fails,
+ * "hang=n" the n-th and all later never end, "rate=n" MB/s. Counts from now on.
  */
 void dsa_model_set(const char *settings);
 /* follow: a forked child has a model of its own. */
