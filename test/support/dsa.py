@@ -10,9 +10,8 @@ FILES = {'dsa0/pasid_enabled': '1', 'dsa0/numa_node': '0', 'dsa0/state': 'enable
          'wq0.0/max_transfer_size': '2097152'}
 
 
-def machine():
-    """The folder that stands for /."""
-    root = PROGRAMS / 'dsa-machine'
+def machine(root=PROGRAMS / 'dsa-machine'):
+    """Makes the folder that stands for /."""
     root.mkdir(parents=True, exist_ok=True)
     with open(root / '.lock', 'w', encoding='utf-8') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -107,7 +107,7 @@ UNIT_TEST(dsa_says_that_a_first_copy_fails)
 	check_reason("a copy of a page failed: Input/output error");
 	engine_case_options(&e, NULL);
 	dsa_model_set("hang=1");
-	check_reason("a copy of a page did not end in 100 ms");
+	check_reason("a copy of a page did not end in 1000 ms");
 	dsa_model_set("status=1");
 	check_reason("a copy of a page failed");
 	dsa_machine_reset();

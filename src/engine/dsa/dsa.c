@@ -21,7 +21,7 @@ enum {
 	DRAIN_NS = 50000,
 	TRIES = 3,          /* submissions of a copy that meets missing pages */
 	PROBE_BYTES = 4096,
-	PROBE_NS = 100000000,
+	PROBE_NS = 1000000000,
 	ANNOUNCED = 64,
 };
 

@@ -241,6 +241,6 @@ __attribute__((constructor)) static void start_at_load(void)
 	if (!getenv("DSA_MODEL"))
 		return;
 	dsa_model_set(getenv("DSA_MODEL"));
-	dsa_model_start(0);
+	dsa_model_start(getenv("DSA_MODEL_FOLLOWS") != NULL);
 }
 #endif

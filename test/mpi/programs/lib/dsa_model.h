@@ -5,7 +5,8 @@
  * accepts fewer descriptors, as the kernel's does. Pages that are not in this process's page tables
  * end a copy early. Wrong descriptors abort the process. close() waits as the kernel's does.
  *
- * Preloaded into programs (DSA_MODEL=settings), or linked into a unit test.
+ * Preloaded into programs (DSA_MODEL=settings; DSA_MODEL_FOLLOWS=1: in forked children, too), or
+ * linked into a unit test.
  */
 #ifndef SLUICE_TEST_DSA_MODEL_H
 #define SLUICE_TEST_DSA_MODEL_H
