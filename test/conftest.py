@@ -16,6 +16,7 @@ def pytest_addoption(parser):
     parser.addoption('--complete', action='store_true', help='run also the tests marked complete (long)')
     parser.addoption('--early', metavar='GUARD', choices=['uffd', 'mremap', 'mprotect'],
                      help='MPI programs return early from every call, with this guard')
+    parser.addoption('--endpoints', metavar='N', help='N ranks of an MPI program share an address space')
     parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path,
                      help='write the names of failed tests to FILE, one a line')
     parser.addoption('--plain', action='store_true',
@@ -26,6 +27,8 @@ def pytest_configure(config):
     from support import mpi
     if config.getoption('--early'):
         mpi.forced = {**mpi.EARLY, 'SLUICE_GUARD_KIND': config.getoption('--early')}
+    if config.getoption('--endpoints'):
+        mpi.forced = {**mpi.forced, 'SLUICE_ENDPOINTS': config.getoption('--endpoints')}
 
 
 def job_of(item):

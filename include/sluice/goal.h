@@ -174,9 +174,23 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * only some ranks start need a channel of their own. With SLUICE_GOAL_STREAM starts are not told
  * apart: messages match in the order in which operations start.
  *
- * A started schedule makes progress while any rank of the group tests or waits. Every rank can then
- * read and write memory of sluice_goal_alloc(). Other memory of the program is copied by system
- * call, by the rank that sends or receives it.
+ * Who moves a schedule. Calls of this library do; there is no thread behind them.
+ *
+ *   sluice_goal_start    executes operations of this rank that require nothing, and what follows
+ *                        from them at once
+ *   sluice_goal_test,    execute operations of this rank that have become ready, of all its
+ *   sluice_goal_wait     schedules; else take part in a copy or computation that another rank has
+ *                        begun; else execute operations of another rank that is in no call (a wait:
+ *                        from time to time, and before it sleeps)
+ *
+ * A wait that finds nothing to do sleeps, until a message for its rank or for a millisecond, and
+ * moves nothing meanwhile. So while a rank computes, its schedule advances by at most what its
+ * peers do for it between two sleeps, and not at all while all ranks compute: a schedule of
+ * dependent operations then overlaps with the computation little or not at all. A program that
+ * wants overlap calls sluice_goal_test() between parts of its computation.
+ *
+ * Every rank can read and write memory of sluice_goal_alloc(). Other memory of the program is
+ * copied by system call, by the rank that sends or receives it.
  *
  * When a process dies, runs that depend on it fail with -EOWNERDEAD and their schedules cannot be
  * started any more; other schedules go on. Sluice names the rank and the operation on stderr.

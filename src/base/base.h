@@ -81,6 +81,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_wait { BASE_WAIT_AUTO, BASE_WAIT_SPIN, BASE_WAIT_POLITE };
 enum base_sums { BASE_SUMS_FIXED, BASE_SUMS_HOST, BASE_SUMS_ANY };
 enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
 /* One SLUICE_COLL member switches all collectives of a family. */
@@ -111,6 +112,7 @@ struct base_options {
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
 	int64_t sums;                   /* SLUICE_SUMS: fixed host any */
+	int64_t wait;                   /* SLUICE_WAIT: enum base_wait */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
@@ -147,6 +149,7 @@ struct base_options {
 	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
+	const char *endpoints;          /* SLUICE_ENDPOINTS: "off" or ranks an address space */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
@@ -246,9 +249,18 @@ int base_job_rank(void);
 /* Returns: the variable with the rank, or NULL. */
 const char *base_job_rank_name(void);
 
+/* Returns: the number of ranks that the launcher started on this node, or -1. */
+int base_job_local_size(void);
+/* Sets a variable that the host MPI reads in MPI_Init, unless it is set. Returns: whether it was
+ * not. */
+bool base_job_preset(const char *name, const char *value);
+void base_job_unset(const char *name);
 /* Returns: the number of programs that the launcher started together, or -1; *out_name: the
  * variable that says so, or NULL. */
 int base_job_size(const char **out_name);
+
+/* Returns: the number of this rank among those on its node, or -1. */
+int base_job_node_rank(void);
 
 /*
  * Identifies the job and this process's rank in it. Returns: the value of PMI_FD (the descriptor of

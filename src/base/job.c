@@ -64,6 +64,55 @@ int base_job_size(const char **out_name)
 	return -1;
 }
 
+int base_job_local_size(void)
+{
+	static const char *const names[] = {
+		"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE",
+		"PALS_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE",
+	};
+	char number[16];
+	int64_t size;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		const char *text = getenv(names[i]);
+
+		if (!text)
+			continue;
+		/* Slurm: 8(x4),7; its largest number comes first, and a node with fewer is rare */
+		snprintf(number, sizeof number, "%.*s", (int)strspn(text, "0123456789"), text);
+		if (!base_parse_int(number, &size) && size > 0 && size <= INT32_MAX)
+			return (int)size;
+	}
+	return -1;
+}
+
+bool base_job_preset(const char *name, const char *value)
+{
+	if (getenv(name))
+		return false;
+	setenv(name, value, 0);
+	return true;
+}
+
+void base_job_unset(const char *name) { unsetenv(name); }
+
+int base_job_node_rank(void)
+{
+	static const char *const names[] = {
+		"MPI_LOCALRANKID",     "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK",
+		"PALS_LOCAL_RANKID",   "FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
+	};
+	int64_t rank;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text && !base_parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
+			return (int)rank;
+	}
+	return -1;
+}
+
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
 {
 	/* variables of job and rank; each pair of one launcher, as jobs can be nested */

@@ -9,6 +9,7 @@ struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
 	.dsa_root = "",
+	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -26,6 +27,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const sums_words[] = { "fixed", "host", "any", NULL };
+static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
@@ -66,7 +68,9 @@ struct base_option base_option_table[] = {
 	LIST("SLUICE_COLL", BASE_GROUP_COLL, "auto",
 	     "Which collectives Sluice executes; auto, those that are then faster", LOCAL),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX,
-	      "Collectives that move fewer bytes per rank go to the host MPI", SHARED, TUNED),
+	      "Collectives that move fewer bytes per rank go to the host MPI; trials begin at "
+	      "half of it, those of alltoall and allreduce at a quarter",
+	      SHARED, TUNED),
 	STRING("SLUICE_DECIDE", decide, "measure",
 	       "What decides between Sluice and the host MPI: measure, times of the calls, and "
 	       "measure:FILE keeps the results; table, figures of this kind of MPI; or FILE",
@@ -82,6 +86,12 @@ struct base_option base_option_table[] = {
 	BOOL("SLUICE_FAULT_PROGRESS", fault_progress, "on",
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
+	ENUM("SLUICE_WAIT", wait, "auto", wait_words,
+	     "Whether blocked ranks give their CPUs away: polite, after some microseconds; spin, "
+	     "as the host MPI does; auto, polite where a node has more ranks than CPUs, else after "
+	     "10 ms", LOCAL),
+	STRING("SLUICE_ENDPOINTS", endpoints, "off",
+	       "How many ranks of a node share an address space, from 1 to 64; off, none", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),
@@ -164,7 +174,7 @@ struct base_option base_option_table[] = {
 	BYTES("hier_segment", hier_segment_bytes, "0", 0, GIB,
 	      "Bytes that cross the network at a time while others move inside the nodes; 0 "
 	      "decides by free cores", SHARED, TUNED),
-	BYTES("region_adopt_min", region_adopt_min_bytes, "64K", 0, INT64_MAX,
+	BYTES("region_adopt_min", region_adopt_min_bytes, "8K", 0, INT64_MAX,
 	      "Smaller buffers are not adopted", TUNED),
 	INT("region_max", region_max, "1024", 0, 16384, "regions",
 	    "Most buffers adopted at a time; 0 adopts none", TUNED),

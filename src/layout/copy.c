@@ -173,3 +173,21 @@ void layout_copy(const struct layout_end *dst, const struct layout_end *src, uin
 		bytes -= block * rows;
 	}
 }
+
+int layout_visit(const struct layout_end *memory, uint64_t bytes, layout_visitor *visit, void *ctx)
+{
+	struct cursor c;
+	int ret = 0;
+
+	seek(&c, memory);
+	while (bytes && !ret) {
+		uint64_t block = base_min_u64(c.remaining, bytes), rows;
+		int64_t stride;
+
+		rows = base_min_u64(count_rows(&c, block, &stride), bytes / block);
+		ret = visit(ctx, c.at, stride, block, rows);
+		skip(&c, block, rows);
+		bytes -= block * rows;
+	}
+	return ret;
+}

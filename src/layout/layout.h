@@ -16,7 +16,10 @@
  * layout_block() and layout_repeat() build a layout from the inside to the outside.
  * A mover that reads a layout out of shared memory calls layout_fits() before it copies.
  *
- * Context: pure functions; layout_copy() is async-signal-safe.
+ * A type map describes any datatype: a layout, or runs one after the other, each of which repeats a
+ * type map. It lies in the memory of one process, so its bytes are packed.
+ *
+ * Context: pure functions; layout_copy() and typemap_visit() are async-signal-safe.
  */
 #ifndef SLUICE_LAYOUT_H
 #define SLUICE_LAYOUT_H
@@ -70,5 +73,46 @@ struct layout_end {
  * stores. */
 void layout_copy(const struct layout_end *dst, const struct layout_end *src, uint64_t bytes,
 		 enum base_copy_kernel kernel);
+/* Calls visit() for each run of equal blocks of packed bytes, in their order. Returns: 0, or the
+ * first result that is not 0. */
+typedef int layout_visitor(void *ctx, char *at, int64_t stride, uint64_t block_bytes,
+			   uint64_t blocks);
+int layout_visit(const struct layout_end *memory, uint64_t bytes, layout_visitor *visit, void *ctx);
+
+/* ---- typemap.c --------------------------------------------------------------------------- */
+
+/*
+ * A type map. It needs 16 bytes for each block of a list of one datatype and for each contiguous
+ * block of a structure, and some 200 bytes for any other member of a structure. Repetitions need
+ * none, so it is no longer than the lists that the program gave to the datatype's constructors.
+ *
+ * Functions that build one consume their arguments of this type, also when they fail. Returns:
+ * NULL: no memory, an argument is NULL, or a length or bound overflows.
+ */
+struct typemap;
+struct typemap *typemap_create(const struct layout *l);
+struct typemap *typemap_move(struct typemap *m, int64_t by);
+struct typemap *typemap_repeat(struct typemap *m, uint64_t count, int64_t stride);
+struct typemap_run { uint64_t count; int64_t base; };
+/* Each run repeats the child at its base. Changes runs[]. */
+struct typemap *typemap_runs(size_t n, struct typemap_run *runs, struct typemap *child,
+			     int64_t stride);
+/* The parts, one after the other. Changes parts[]. */
+struct typemap *typemap_struct(size_t n, struct typemap **parts);
+
+/* References: a type map does not change, and is freed with its last reference. Context: any
+ * thread. */
+struct typemap *typemap_get(struct typemap *m);
+void typemap_put(struct typemap *m);
+uint64_t typemap_bytes(const struct typemap *m);
+void typemap_bounds(const struct typemap *m, int64_t *out_lo, int64_t *out_hi);
+/* Returns: the layout that is the whole type map; NULL: there is none. */
+const struct layout *typemap_layout(const struct typemap *m);
+
+/* Calls visit() for the layouts of packed bytes [off, off + bytes) of repetitions of m, in their
+ * order. Returns: 0, or the first result that is not 0. */
+typedef int typemap_visitor(void *ctx, const struct layout_end *memory, uint64_t bytes);
+int typemap_visit(const struct typemap *m, int64_t stride, char *base, uint64_t off,
+		  uint64_t bytes, typemap_visitor *visit, void *ctx);
 
 #endif

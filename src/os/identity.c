@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/random.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -127,8 +128,12 @@ int os_own_folder(char *out, size_t cap)
 
 	if (!dladdr1((void *)&os_own_folder, &info, (void **)&map, RTLD_DL_LINKMAP))
 		return -ENOENT;
-	/* l_name is empty for a program, whose dli_fname is argv[0], perhaps without a folder */
-	if (!realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", real))
+	/* l_name is empty for a program, whose dli_fname is argv[0], perhaps without a folder; the
+	 * path of the program when the dynamic linker was called to start it, which then is exe */
+	if (!realpath(map->l_name[0]         ? map->l_name
+		      : getauxval(AT_BASE) ? "/proc/self/exe"
+					     : info.dli_fname,
+		      real))
 		return -ENOENT;
 	*strrchr(real, '/') = '\0';
 	return snprintf(out, cap, "%s", real) < (int)cap ? 0 : -ENAMETOOLONG;

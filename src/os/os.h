@@ -106,6 +106,9 @@ void os_lend_end(struct os_lend *l);
 /* Returns: a hash that is equal for processes which can share memory and abstract sockets: same
  * boot_id, host name, pid and network namespace. SLUICE_NODE_NAME replaces them. */
 uint64_t os_node_id(void);
+/* Reads a small kernel file. Returns: the length (the text is zero-terminated and cut at cap - 1),
+ * or -errno. */
+int os_procfile_read(const char *path, char *buf, size_t cap);
 /* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
  * a zombie. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);

@@ -5,12 +5,6 @@
 
 #include "os/os.h"
 
-/* ---- procfile.c -------------------------------------------------------------------------- */
-
-/* Reads a small kernel file. Returns: the length (the text is zero-terminated and cut at cap - 1),
- * or -errno. */
-int os_procfile_read(const char *path, char *buf, size_t cap);
-
 /* ---- arch.c, copy_vector.c: what cpuid reports, and copy kernels ------------------------- */
 
 /* Returns: true when the time-stamp counter runs at one rate on all CPUs, also while they sleep. */

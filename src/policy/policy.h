@@ -99,11 +99,18 @@ static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);
 
-#define POLICY_SIZE_CLASSES 12
-/* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 64 KiB on. */
+#define POLICY_SIZE_CLASSES 14
+/* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 16 KiB on;
+ * 0 bytes, an unknown size, count as 64 KiB. */
 int policy_size_class(uint64_t bytes);
 /* Returns: the least size of a class. */
 uint64_t policy_class_bytes(int size_class);
+/*
+ * Returns: n, where every n-th call of the class looks whether buffers are reused: one in a
+ * megabyte, and fewer after answers that they are not. To look costs a microsecond, which is much
+ * for a call of 16 KiB. Odd, as programs use two or four buffers in turn.
+ */
+uint32_t policy_reuse_stride(const struct policy_reuse *r, int size_class);
 
 /* ---- trials ------------------------------------------------------------------------------ */
 
@@ -111,9 +118,9 @@ uint64_t policy_class_bytes(int size_class);
  * A class of calls: one collective and one size class on one communicator. In a trial the host MPI
  * and Sluice execute POLICY_TRIAL_CALLS calls in turn, each rank keeps the times, and then all
  * ranks sum the costs and draw the same conclusion. Until the next trial the faster of the two
- * executes the calls. Trials become rare while their results agree, so that their cost is bounded:
- * with n calls about 4 log8(n / 16) take the slower way. All ranks count calls alike.
- * Zeroed memory is the initial state: a trial is due.
+ * executes the calls. Trials become rare while their results agree, and the rarer the dearer they
+ * are, so that their cost is bounded: with n calls about 4 log8(n / 16) take the slower way. All
+ * ranks count calls alike. Zeroed memory is the initial state: a trial is due.
  *
  * The method is that of STAR-MPI (Faraj, Yuan, Lowenthal, ICS 2006): measure, select, and measure
  * again.
@@ -140,6 +147,8 @@ enum policy_trial_step {
 };
 enum policy_trial_step policy_trial_next(struct policy_trial *t);
 void policy_trial_begin(struct policy_trial *t);
+/* Delays the first trial of a class of short calls, which would cost more than the calls before. */
+void policy_trial_init(struct policy_trial *t, int size_class);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
 bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */
@@ -162,12 +171,14 @@ uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_tri
 bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,
 			    uint64_t last_begin_ns, uint64_t root_begin_ns);
 
-/* Sums over all ranks, which all of them have alike. */
+/* Words of one rank; their sums over all ranks, which all of them have alike. */
 struct policy_trial_result {
 	uint64_t cost_ns[POLICY_TRIAL_CALLS], bytes[POLICY_TRIAL_CALLS];
-	uint64_t unmapped; /* ranks and calls of Sluice in memory that peers had not mapped */
-	bool is_valid;     /* false: no common clock; the figures of the host MPI decide */
+	uint64_t ranks;         /* each adds 1 */
+	uint64_t unmapped;      /* calls of Sluice in memory that peers had not mapped */
+	uint64_t without_clock; /* not 0: no common clock; the figures of the host MPI decide */
 };
+#define POLICY_TRIAL_WORDS (sizeof(struct policy_trial_result) / sizeof(uint64_t))
 void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result *r);
 
 /* ---- early return ------------------------------------------------------------------------ */

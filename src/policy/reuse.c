@@ -2,7 +2,8 @@
 /* Admission of calls that gain in reused buffers and lose in new ones. */
 #include "policy/policy.h"
 
-#define SIZES_FROM 16 /* log2 of the smallest size with a class of its own */
+#define SIZES_FROM 14 /* log2 of the smallest size with a class of its own */
+#define UNKNOWN_BYTES ((uint64_t)64 << 10)
 #define PASS_FIRST 4u /* three uses of a buffer earn adoption (SLUICE_REGION_ADOPT_AFTER) */
 /* Longest intervals, and so the calls decided wrongly after a program changes: passed-on calls gain
  * nothing, admitted calls lose. */
@@ -14,7 +15,7 @@
 
 int policy_size_class(uint64_t bytes)
 {
-	int power = 63 - __builtin_clzll(bytes | 1);
+	int power = 63 - __builtin_clzll(bytes ? bytes : UNKNOWN_BYTES);
 	int class = power < SIZES_FROM ? 0 : power - SIZES_FROM;
 
 	return class < POLICY_SIZE_CLASSES ? class : POLICY_SIZE_CLASSES - 1;
@@ -23,6 +24,18 @@ int policy_size_class(uint64_t bytes)
 uint64_t policy_class_bytes(int size_class)
 {
 	return size_class ? (uint64_t)1 << (size_class + SIZES_FROM) : 1;
+}
+
+#define STRIDE_BYTES 20 /* log2 */
+
+uint32_t policy_reuse_stride(const struct policy_reuse *r, int size_class)
+{
+	int bits = STRIDE_BYTES - SIZES_FROM - size_class;
+	uint32_t interval = backoff_interval(&r->passing);
+
+	if (bits < 1)
+		return 1;
+	return (((1u << bits) - 2) * base_max_u64(interval / PASS_FIRST, 1)) | 1;
 }
 
 static struct backoff *backoff_of(struct policy_reuse *r)

@@ -8,6 +8,14 @@
 #define INTERVAL_FIRST 128u
 #define INTERVAL_MAX   65536u
 #define INTERVAL_GROWS 8u
+/* A trial takes at most 1/COST_SHARE of the time of the calls until the next one; after the first
+ * trial, and one with another result, at most so many calls, as such a result may be wrong. */
+#define COST_SHARE     100u
+#define INTERVAL_DOUBT 2048u
+#define AGREE_NS       16000u /* the two reductions that sum the costs */
+/* Classes of shorter calls have their first trial after as many calls as have so many bytes. */
+#define FIRST_BELOW ((uint64_t)64 << 10)
+#define FIRST_BYTES ((uint64_t)16 << 20)
 /* Sluice replaces the host MPI from this gain on, and the host MPI Sluice. */
 #define GAIN_PERCENT 3u
 
@@ -45,6 +53,14 @@ uint64_t policy_trial_us(const struct policy_trial *t, enum policy_executor by, 
 	uint64_t cost = by == BY_HOST ? t->host_cost : t->sluice_cost;
 
 	return (uint64_t)((__uint128_t)cost * bytes / (1000u << 20));
+}
+
+void policy_trial_init(struct policy_trial *t, int size_class)
+{
+	uint64_t above = policy_class_bytes(size_class + 1);
+
+	if (above <= FIRST_BELOW)
+		backoff_skip(&t->next, (uint32_t)(FIRST_BYTES / (above / 2)));
 }
 
 void policy_trial_begin(struct policy_trial *t)
@@ -95,15 +111,29 @@ static bool is_better(uint64_t cost, uint64_t than)
 	return (__uint128_t)cost * 100 < (__uint128_t)than * (100 - GAIN_PERCENT);
 }
 
+/* Returns: the calls, of the faster executor, that take COST_SHARE times as long as the trial took
+ * in excess. */
+static uint32_t calls_paying(const struct policy_trial *t, const struct policy_trial_result *r)
+{
+	uint64_t bytes = r->bytes[0] / base_max_u64(r->ranks, 1);
+	uint64_t best = base_min_u64(t->host_cost, t->sluice_cost);
+	uint64_t worst = base_max_u64(t->host_cost, t->sluice_cost);
+	__uint128_t excess = (__uint128_t)(worst - best) * bytes / 1024 * (POLICY_TRIAL_CALLS / 2);
+	__uint128_t call = base_max_u64((uint64_t)((__uint128_t)best * bytes / 1024), 1);
+	__uint128_t calls = (excess + 1024 * AGREE_NS) * COST_SHARE / call;
+
+	return calls < INTERVAL_MAX ? (uint32_t)calls : INTERVAL_MAX;
+}
+
 void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result *r)
 {
 	bool was_for_sluice = t->is_for_sluice, is_first = !backoff_interval(&t->next);
-	uint32_t interval = backoff_interval(&t->next);
+	uint32_t interval = backoff_interval(&t->next), paying;
 
 	t->is_running = false;
 	t->host_cost = cost_of(r, BY_HOST);
 	t->sluice_cost = cost_of(r, BY_SLUICE);
-	if (!r->is_valid)
+	if (r->without_clock)
 		t->is_for_sluice = true; /* as the figures of the host MPI say */
 	else if (!is_comparable(r))
 		t->is_for_sluice = false;
@@ -113,11 +143,13 @@ void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result
 		t->is_for_sluice = is_better(t->sluice_cost, t->host_cost);
 	/* in memory that peers had not mapped Sluice may lose and win later */
 	t->needs_reuse = !t->is_for_sluice && r->unmapped;
+	paying = calls_paying(t, r);
 	if (is_first || was_for_sluice != t->is_for_sluice)
-		interval = INTERVAL_FIRST;
+		interval = (uint32_t)base_max_u64(INTERVAL_FIRST,
+						  base_min_u64(paying, INTERVAL_DOUBT));
 	else
-		interval = (uint32_t)base_min_u64((uint64_t)interval * INTERVAL_GROWS,
-						  INTERVAL_MAX);
+		interval = (uint32_t)base_min_u64(
+			base_max_u64((uint64_t)interval * INTERVAL_GROWS, paying), INTERVAL_MAX);
 	backoff_set(&t->next, interval);
 	backoff_skip(&t->next, t->needs_reuse ? 0 : interval);
 }

@@ -12,6 +12,7 @@
  *   signals.c    sigaction, masks, threads, longjmp    -> sud/
  *   process.c    exit, system, popen, syscall, vfork   -> guard/
  *   exec.c       exec and posix_spawn: guard/, and LD_PRELOAD without us for programs without MPI
+ *   yield.c      sched_yield                       -> wait/
  *   next.h       NEXT(): the function behind an interposed one
  *   exec_target.c elf_view.c   the kind of an executable file; linked into bin/sluice too
  *

@@ -73,8 +73,12 @@ static int fail(int err, const char *what)
 	return -err;
 }
 
+static uint32_t expected_arenas = 32;
+
+void region_expect_arenas(uint32_t count) { expected_arenas = count ? count : 1; }
+
 /* The arena fits the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ, and
- * RLIMIT_AS counts the mappings of all peers' arenas too. */
+ * RLIMIT_AS counts the mappings of all peers' arenas too, which get half of it. */
 static uint64_t limit_bytes(void)
 {
 	uint64_t bytes = base_opt.region_arena_bytes;
@@ -83,7 +87,7 @@ static uint64_t limit_bytes(void)
 	if (!getrlimit(RLIMIT_FSIZE, &r) && r.rlim_cur != RLIM_INFINITY)
 		bytes = base_min_u64(bytes, r.rlim_cur);
 	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
-		bytes = base_min_u64(bytes, r.rlim_cur / 64);
+		bytes = base_min_u64(bytes, r.rlim_cur / 2 / expected_arenas);
 	return base_round_down(bytes, REGION_UNIT);
 }
 

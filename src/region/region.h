@@ -70,6 +70,9 @@ struct region_extent {
 	uint64_t bytes;  /* multiple of REGION_UNIT */
 };
 
+/* How many arenas this process will map, its own included: under RLIMIT_AS they share half of the
+ * limit. 32 unless it is called before region_init(). */
+void region_expect_arenas(uint32_t count);
 /* Creates the arena (memfd, mapped here). Idempotent. Returns: 0 or -errno; the reason is logged
  * once and stored for region_init_error(). */
 int region_init(void);
@@ -131,12 +134,12 @@ enum region_intent {
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out);
 /*
- * Counts a use of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
+ * Counts uses of [buf, buf+bytes). Where the cost decides about adoption, adopts what the uses
  * have earned and returns whether all of the buffer is adopted. With a fixed number of uses, adopts
  * nothing and returns whether the buffer is adopted or region_describe() would adopt it. A hint:
  * the mapping is not checked. Context: as region_describe().
  */
-bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent);
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses);
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);

@@ -151,7 +151,7 @@ static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 }
 
 uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t copies,
-		     bool is_spent)
+		     uint32_t uses, bool is_spent)
 {
 	uint64_t remaining = bytes > adopted ? bytes - adopted : bytes, earned = 0;
 	struct use_count *s;
@@ -164,7 +164,8 @@ uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t
 	if (bytes > s->bytes)
 		forget_uses(s);
 	s->bytes = base_max_u64(s->bytes, bytes);
-	s->uses++;
+	s->uses += uses;
+	copies *= uses;
 	if (reuse_is_by_cost()) {
 		atomic_fetch_add_explicit(
 			&budget_ns, (int64_t)(copies * ns_of(bytes, &private_ps) / BUDGET_SHARE),

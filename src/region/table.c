@@ -412,8 +412,9 @@ refused:
 /* The sender packs, a mover copies, the receiver unpacks: both by the strides of a datatype. */
 #define PACKED_COPIES 4
 
-/* Counts a use of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
-static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, bool is_spent)
+/* Counts uses of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
+static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, uint32_t uses,
+			     bool is_spent)
 {
 	uint64_t bytes = b->in_end - b->in_start, adopted, earned;
 
@@ -423,7 +424,7 @@ static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, 
 		return WHOLE;
 	adopted = peek_prefix(b->in_start, b->in_end);
 	earned = reuse_count(b->in_start, bytes, adopted,
-			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, is_spent);
+			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, uses, is_spent);
 	return adopted + earned >= bytes ? WHOLE : earned;
 }
 
@@ -472,7 +473,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
-		to_adopt = bytes_earned(&b, intent, true);
+		to_adopt = bytes_earned(&b, intent, 1, true);
 		if (!to_adopt && !peek_overlaps(b.in_start, b.in_end))
 			return;
 		region_lock();
@@ -494,7 +495,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	out->id = r.id;
 }
 
-bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent)
+bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses)
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
@@ -505,7 +506,7 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 		return false;
 	if (peek_covers(b.in_start, b.in_end))
 		return true;
-	earned = bytes_earned(&b, reuse_is_by_cost() ? intent : REGION_USE, false);
+	earned = bytes_earned(&b, reuse_is_by_cost() ? intent : REGION_USE, uses, false);
 	if (!earned || intent == REGION_FORCE || !reuse_is_by_cost())
 		return earned;
 	region_lock();

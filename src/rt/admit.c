@@ -18,7 +18,7 @@
 
 /* Returns: whether peers have mapped, or will map, the buffer. A buffer with gaps is packed unless
  * its parts have layouts and leave no gap together. */
-static bool is_reused(const struct coll_side *side)
+static bool is_reused(const struct coll_side *side, uint32_t uses)
 {
 	const struct coll_buf *buf = &side->buf;
 
@@ -27,15 +27,15 @@ static bool is_reused(const struct coll_side *side)
 	if (buf->pack)
 		return buf->layouts && !buf->is_shared &&
 		       region_is_reused(buf->hull, buf->hull_bytes,
-					policy_intent_packed(base_opt.region_kind));
+					policy_intent_packed(base_opt.region_kind), uses);
 	return region_is_reused(buf->addr, buf->bytes,
-				policy_intent(base_opt.region_kind, buf->is_shared));
+				policy_intent(base_opt.region_kind, buf->is_shared), uses);
 }
 
-/* Counts a use of both buffers. Returns: whether peers have mapped, or will map, both. */
-static bool count_use(const struct coll_call *call)
+/* Counts uses of both buffers. Returns: whether peers have mapped, or will map, both. */
+static bool count_uses(const struct coll_call *call, uint32_t uses)
 {
-	bool send = is_reused(&call->send), recv = is_reused(&call->recv);
+	bool send = is_reused(&call->send, uses), recv = is_reused(&call->recv, uses);
 
 	return send && recv;
 }
@@ -86,10 +86,11 @@ static const char *const question = "a question before a collective";
 
 /* ---- blocking calls ---------------------------------------------------------------------- */
 
-static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call *call)
+static int ask(struct rt_comm *c, struct policy_reuse *u, const struct trials_call *call)
 {
-	uint64_t mine = call && count_use(call) && policy_reuse_was_right(u), all = 0;
-	int ret = admit_agree(c, call ? call->name : question, GOAL_AND, &mine, &all, 1);
+	uint64_t mine = call->call && count_uses(call->call, call->uses) &&
+			policy_reuse_was_right(u), all = 0;
+	int ret = admit_agree(c, call->call ? call->name : question, GOAL_AND, &mine, &all, 1);
 
 	if (ret)
 		return ret;
@@ -105,7 +106,7 @@ int admit_reused(struct rt_comm *c, const struct trials_call *call)
 	switch (policy_reuse_next(u)) {
 	case REUSE_PASS:
 		if (call->call)
-			count_use(call->call);
+			count_uses(call->call, call->uses);
 		return 0;
 	case REUSE_ADMIT:
 		c->reuse_now = u;
@@ -113,14 +114,15 @@ int admit_reused(struct rt_comm *c, const struct trials_call *call)
 	case REUSE_ASK:
 		break;
 	}
-	return ask(c, u, call->call);
+	return ask(c, u, call);
 }
 
 int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_call *call)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][q->kind];
 	struct trials_call t = { .kind = q->kind, .bytes = q->bytes, .root = q->root,
-				 .name = q->name, .call = call };
+				 .name = q->name, .uses = 1, .call = call };
+	int size_class = policy_size_class(q->bytes);
 	uint64_t again = 0, always = 0;
 
 	c->reuse_now = NULL;
@@ -130,9 +132,12 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 	if (q->bytes < again)
 		return 0;
 	t.is_always = q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS;
-	t.of = &c->classes[q->kind][policy_size_class(q->bytes)];
-	if (gate->is_measured && !q->is_fixed)
+	t.of = &c->classes[q->kind][size_class];
+	if (gate->is_measured && !q->is_fixed) {
+		if (trials_wait(t.of, t.is_always))
+			t.uses = policy_reuse_stride(&t.of->reuse, size_class);
 		return trials_admit(c, &t);
+	}
 	if (t.is_always)
 		return 1;
 	return q->is_fixed ? 0 : admit_reused(c, &t);
@@ -160,7 +165,7 @@ bool rt_request_admit(struct rt_comm *c, enum coll kind, uint64_t bytes,
 		defer_question(c, u);
 	if (u->is_admitted)
 		c->request_reuse_now = u;
-	u->would_agree = u->is_admitted || (call && count_use(call));
+	u->would_agree = u->is_admitted || (call && count_uses(call, 1));
 	/* wrong admissions also count after calls that were passed on while no answer came */
 	u->would_agree &= policy_reuse_was_right(u);
 	return u->is_admitted;

@@ -53,6 +53,7 @@ struct lanes {
 struct call_class {
 	struct policy_reuse reuse;
 	struct policy_trial trial;
+	struct backoff looks; /* calls until one looks whether buffers are reused */
 };
 
 /* The running trial of a communicator. */
@@ -105,6 +106,9 @@ static inline void intercept_count_down(_Atomic uint32_t *what)
 	atomic_fetch_sub_explicit(what, 1, memory_order_release);
 	rt_intercept_unref();
 }
+
+/* Sets when the first trials are due. In trials.c. */
+void trials_comm_created(struct rt_comm *c);
 
 /* Returns: the error of a collective, for messages. In coll/run.c. */
 const char *rt_error_text(int error);

@@ -75,13 +75,10 @@ static int find_begins(struct rt_comm *c, uint64_t begins[2 * N])
 	return admit_agree(c, "a trial", GOAL_MAX, mine, begins, 2 * N);
 }
 
-struct sums {
-	uint64_t cost_ns[N], bytes[N], unmapped, without_clock;
-};
-
-static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N], struct sums *out)
+static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N],
+		  struct policy_trial_result *out)
 {
-	struct sums mine = { 0 };
+	struct policy_trial_result mine = { .ranks = 1 };
 
 	for (uint32_t i = 0; i < N; i++) {
 		const struct policy_trial_call *call = &c->trial.calls[i];
@@ -93,7 +90,7 @@ static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N
 		mine.without_clock |= !policy_trial_has_clock(kind, call, begins[i], begins[N + i]);
 	}
 	return admit_agree(c, "a trial", GOAL_ADD, (uint64_t *)&mine, (uint64_t *)out,
-			   sizeof mine / sizeof(uint64_t));
+			   POLICY_TRIAL_WORDS);
 }
 
 #define TEXTS 64
@@ -126,9 +123,8 @@ static void report(const struct rt_comm *c, const struct trials_call *call, uint
 
 static int judge(struct rt_comm *c, const struct trials_call *call)
 {
-	struct policy_trial_result result = { 0 };
+	struct policy_trial_result sums;
 	uint64_t begins[2 * N], begin_ns = trace_activity_begin();
-	struct sums sums;
 	int ret = find_begins(c, begins);
 
 	if (!ret)
@@ -136,11 +132,7 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 	c->trial.of = NULL;
 	if (ret)
 		return ret;
-	memcpy(result.cost_ns, sums.cost_ns, sizeof result.cost_ns);
-	memcpy(result.bytes, sums.bytes, sizeof result.bytes);
-	result.unmapped = sums.unmapped;
-	result.is_valid = !sums.without_clock;
-	policy_trial_judge(&call->of->trial, &result);
+	policy_trial_judge(&call->of->trial, &sums);
 	base_count(BASE_CTR_TRIALS, 1);
 	learned_note(call->kind, call->bytes, call->of->trial.is_for_sluice);
 	report(c, call, begin_ns);
@@ -149,11 +141,35 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
+bool trials_wait(const struct call_class *k, bool is_always)
+{
+	return !k->trial.is_running && !k->reuse.is_admitted &&
+	       (!is_always || k->trial.needs_reuse);
+}
+
 bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
-	struct policy_trial *t = &c->classes[kind][policy_size_class(bytes)].trial;
+	int size_class = policy_size_class(bytes);
+	struct call_class *k = &c->classes[kind][size_class];
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][kind];
 
-	return rt_gates[COLL_BLOCKING][kind].is_measured && policy_trial_passes(t);
+	if (!gate->is_measured)
+		return false;
+	if (policy_trial_passes(&k->trial))
+		return true;
+	if (!trials_wait(k, policy_admit(gate, bytes) == ADMIT_ALWAYS))
+		return false;
+	if (!backoff_is_due(&k->looks))
+		return true;
+	backoff_skip(&k->looks, policy_reuse_stride(&k->reuse, size_class) - 1);
+	return false;
+}
+
+void trials_comm_created(struct rt_comm *c)
+{
+	for (int kind = 0; kind < COLL_COUNT; kind++)
+		for (int i = 0; i < POLICY_SIZE_CLASSES; i++)
+			policy_trial_init(&c->classes[kind][i].trial, i);
 }
 
 void rt_trial_enter(struct rt_comm *c)

@@ -12,12 +12,16 @@ struct trials_call {
 	int root;
 	const char *name;
 	bool is_always; /* admitted in any buffers */
+	uint32_t uses;  /* of its buffers, since the last look at calls of its class */
 	struct call_class *of;
 	const struct coll_call *call; /* NULL: this rank cannot prepare it */
 };
 
 /* Returns: 1 (Sluice executes the call), 0 (the host MPI) or -errno. Context: collective. */
 int trials_admit(struct rt_comm *c, const struct trials_call *call);
+/* Returns: whether the class waits until all ranks reuse their buffers. Then rt_trial_passes() lets
+ * few calls look. */
+bool trials_wait(const struct call_class *k, bool is_always);
 /* Counts an admitted call, and whether peers had its memory mapped. */
 void trials_count(struct rt_comm *c, bool is_mapped);
 

@@ -51,6 +51,18 @@ def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
     assert 75 * ranks <= total['alltoall_admitted'] <= 90 * ranks, total
 
 
+@pytest.mark.parametrize('name', ['mpich', 'debian-openmpi'])
+def test_decide_about_short_calls(name, get_mpi, with_sluice, tmp_path):
+    """A trial after 1024 all-to-alls of 24 KB, and after 512 reductions of 48 KB."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), 2, ['short_ones'], with_sluice, tmp_path,
+                rank_env=[{'fault': 'slow_host:all'}, {}])
+    assert 2 * 1000 <= total['alltoall_admitted'] <= 2 * 2000, total
+    assert 2 * 100 <= total['allreduce_admitted'] <= 2 * 500, total
+    assert total['reuse_asked'] <= 2 * 300, total
+
+
 @pytest.mark.parametrize('slow, line, calls', [('slow_host', 'bcast.again = 262144', 100),
                                                ('slow_sluice', 'bcast.again = never', 0)])
 def test_decide_as_an_earlier_run(slow, line, calls, get_mpi, with_sluice, tmp_path):

@@ -36,12 +36,13 @@ def test_typed(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'typed.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
+@pytest.mark.parametrize('behaviour', ['columns_become_rows', 'columns_become_rows_by_requests'])
 @pytest.mark.parametrize('config', ['mapped', 'not_mapped'])
-def test_mapped_types_are_not_packed(config, get_mpi, with_sluice, tmp_path):
+def test_mapped_types_are_not_packed(config, behaviour, get_mpi, with_sluice, tmp_path):
     if not with_sluice:
         pytest.skip('--plain')
     mpi = get_mpi('mpich')
-    result = mpi.launch(2, mpi.build('typed.c'), 'columns_become_rows',
+    result = mpi.launch(2, mpi.build('typed.c'), behaviour,
                         env={**CONFIGS[config], 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0, result.explain()
     for path in tmp_path.iterdir():

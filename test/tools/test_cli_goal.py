@@ -6,6 +6,7 @@ import pathlib
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import xml.dom.minidom
 
@@ -435,3 +436,67 @@ def test_dot_has_clusters_requirements_and_messages(tmp_path):
     assert 'label="a: send 8b to 1 tag 0"' in done.stdout
     if shutil.which('dot'):
         subprocess.run(['dot', '-Tsvg'], input=done.stdout, check=True, text=True, capture_output=True)
+
+
+# ---- LogGOPSim's binary files -------------------------------------------------------------------------
+
+ANY = 0xffffffff
+
+
+def binary(ranks, cookie=4223):
+    """A file as txt2bin writes it. ranks: operations (kind, peer, bytes, tag, cpu, nic), then pairs (number
+    of an operation, number of one that requires its end) and pairs for beginnings."""
+    schedules = []
+    for ops, ends, begins in ranks:
+        requires = [sum(to == i for _, to in ends + begins) for i in range(len(ops))]
+        roots = [i for i, n in enumerate(requires) if not n]
+        nodes, lists = b'', []
+        for i, (kind, peer, size, tag, cpu, nic) in enumerate(ops):
+            nodes += struct.pack('<IBIQIBB', requires[i], kind, peer, size, tag, cpu, nic)
+            for edges in (ends, begins):
+                mine = [to for at, to in edges if at == i]
+                nodes += struct.pack('<II', len(mine), len(lists))
+                lists += mine
+        schedules.append(struct.pack(f'<II{len(roots)}I', len(ops), len(roots), *roots) + nodes +
+                         struct.pack(f'<{len(lists)}I', *lists))
+    at, jumps = 6 + 16 * len(ranks), b''
+    for s in schedules:
+        jumps += struct.pack('<QQ', at, at + len(s))
+        at += len(s)
+    return struct.pack('<QIBB', cookie, len(ranks), 0, 0) + jumps + b''.join(schedules)
+
+
+PAIR_OF_RANKS = [([(3, 0, 5, 0, 1, 0), (1, 1, 10, 3, 0, 2), (3, 0, 7, 0, 0, 0)], [(0, 1)], [(1, 2)]),
+                 ([(2, ANY, 10, ANY, 0, 0)], [], [])]
+THE_SAME_AS_TEXT = '''num_ranks 2
+rank 0 { a: calc 5 cpu 1; b: send 10b to 1 tag 3 nic 2; c: calc 7; b requires a; c irequires b }
+rank 1 { recv 10b from -1 tag -1 }
+'''
+
+
+def test_a_binary_file_of_loggopsim_is_read(tmp_path):
+    file = tmp_path / 'x.bin'
+    file.write_bytes(binary(PAIR_OF_RANKS))
+    expected = goal('print', '-', text=THE_SAME_AS_TEXT).stdout
+    assert 'irequires' in expected and goal('print', file).stdout == expected
+    assert goal('compile', file, '-o', tmp_path / 'program').returncode == 0
+    assert goal('print', tmp_path / 'program').stdout == expected
+    assert 'no mistakes' in goal('check', file).stdout
+    assert goal('sim', file, '--json').returncode == 0
+
+
+@pytest.mark.parametrize('change, says', [
+    (lambda b: struct.pack('<Q', 2342) + b[8:], 'has used up this binary file (--save-mem)'),
+    (lambda b: b[:-1], 'rank 1: damaged'),
+    (lambda b: b[:12], 'LogGOPSim: damaged'),
+    (lambda b: binary([([(3, 0, 1, 0, 0, 0)] * 2, [(0, 1), (1, 0)], [])]),
+     'rank 0: its requirements form a cycle'),
+    (lambda b: binary([([(1, 7, 1, 0, 0, 0)], [], [])]), 'rank 0: damaged'),
+    (lambda b: binary([([(9, 0, 1, 0, 0, 0)], [], [])]), 'rank 0: damaged'),
+])
+def test_a_damaged_binary_file_of_loggopsim_is_told_in_one_line(change, says, tmp_path):
+    file = tmp_path / 'x.bin'
+    file.write_bytes(change(binary(PAIR_OF_RANKS)))
+    done = goal('check', file)
+    assert (done.returncode, done.stdout) == (1, '')
+    assert says in done.stderr and done.stderr.count('\n') == 1

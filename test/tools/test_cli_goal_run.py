@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -134,3 +135,36 @@ def test_a_killed_rank_ends_the_others(tmp_path):
     finally:
         tool.kill()
     assert tool.returncode == 1 and 'rank 1 was killed by signal 9' in err
+
+
+def test_posted_receives_are_found_without_search(tmp_path):
+    """Each message is for the receive that was posted last. A search would need seconds."""
+    n = 80000
+    text = tmp_path / 'posted.goal'
+    text.write_text('num_ranks 2\nrank 0 {\n' + ''.join(f'send 8b to 1 tag {i}\n' for i in range(n)) +
+                    '}\nrank 1 {\n' + ''.join(f'recv 8b from 0 tag {n - 1 - i}\n' for i in range(n)) + '}\n')
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = sluice('goal', 'run', text, '--verify')
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0 and done.stdout.count('data verified') == 2, done.stderr
+    assert after.ru_utime - before.ru_utime < 2
+
+
+LOCAL = 'num_ranks 2\n' + ''.join(f'rank {r} {{\n' + 'calc 1\n' * 50000 + '}\n' for r in range(2))
+
+
+def limited(kilobytes):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
+
+
+def test_a_limit_of_address_space_leaves_room_for_the_ranks():
+    done = run(LOCAL, preexec_fn=limited(400000))
+    assert (done.returncode, done.stderr) == (0, '')
+
+
+@pytest.mark.parametrize('kilobytes, says', [(60000, 'ulimit -v'), (110000, 'ulimit -v allows 110000 KiB')])
+def test_a_lack_of_address_space_is_the_only_cause_that_is_told(kilobytes, says):
+    text = 'num_ranks 3\nrank 0 { nop }\nrank 1 {\n' + 'calc 1\n' * 50000 + '}\nrank 2 { nop }\n'
+    done = run(text, preexec_fn=limited(kilobytes))
+    assert done.returncode == 1 and 'signal' not in done.stderr
+    assert done.stderr and all(says in line for line in done.stderr.splitlines()), done.stderr

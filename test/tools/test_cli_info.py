@@ -219,7 +219,8 @@ def test_dsa_is_taken_by_name_and_each_step_that_fails_has_a_reason(tmp_path):
         data = info_json(env)
         return data, next(way for way in data['engines'] if way['name'] == 'dsa')
 
-    for made, reason in [((), 'the kernel has no driver idxd'), (('sys/bus/dsa/devices',), 'found no device')]:
+    for made, reason in [((), 'the kernel has no driver idxd'),
+                         (('sys/bus/dsa/devices',), 'found no device')]:
         for name in made:
             (tmp_path / name).mkdir(parents=True)
         data, way = dsa()
@@ -243,3 +244,9 @@ def test_the_trials_leave_nothing_behind(tmp_path):
     info_json({'TMPDIR': tmp_path})
     assert not os.listdir(tmp_path)
     assert not [name for name in os.listdir('/dev/shm') if 'sluice' in name]
+
+
+def test_the_worker_is_found_when_the_dynamic_linker_starts_the_tool():
+    linker = re.search(rb'/lib\S*/ld-\S+?\.so\S*?(?=\0)', SLUICE.read_bytes()).group().decode()
+    told = json.loads(sluice(SLUICE, 'info', '--json', program=linker).stdout)
+    assert told['workers'][0]['works'], told['workers']

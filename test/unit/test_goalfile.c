@@ -245,3 +245,79 @@ UNIT_TEST(blocks_that_overlap_are_refused)
 	goalfile_close(&f);
 	end();
 }
+
+/* ---- LogGOPSim's binary files ------------------------------------------------------------ */
+
+static int take_ranks(void *ctx, uint32_t ranks)
+{
+	*(uint32_t *)ctx = ranks;
+	return ranks > 16 ? -E2BIG : 0;
+}
+
+static int verify_rank(void *ctx, uint32_t rank, const struct goal_block *b)
+{
+	const uint64_t bytes[1] = { 0 };
+	const struct goal_limits limits = { *(uint32_t *)ctx, 1, bytes, true };
+	uint32_t *work = malloc(b->bytes);
+
+	CHECK(work != NULL);
+	CHECK_EQ(goal_verify(b, b->bytes, &limits, work), 0);
+	free(work);
+	return 0;
+}
+
+/* Two ranks: calc -> send; a receive from any. In words of 32 bits, then the operations' bytes. */
+static size_t make_loggopsim(unsigned char *out)
+{
+	static const unsigned char head[] = { 0x7f, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0 };
+	const uint64_t jumps[] = { 38, 38 + 94, 38 + 94, 38 + 94 + 51 };
+	unsigned char *p = out;
+
+	memset(out, 0, 256);
+	memcpy(p, head, sizeof head);
+	memcpy(p + 14, jumps, sizeof jumps);
+	p = out + 8 + 38;
+	p[0] = 2;   /* operations */
+	p[4] = 1;   /* one requires nothing: number 0 */
+	p[12 + 4] = 3;
+	p[12 + 9] = 100;
+	p[12 + 23] = 1; /* one requires its end */
+	p[51] = 1;      /* number of requirements */
+	p[51 + 4] = 1;
+	p[51 + 5] = 1;
+	p[51 + 9] = 8;
+	p[90] = 1;      /* the list */
+	p = out + 8 + 38 + 94;
+	p[0] = p[4] = 1;
+	p[12 + 4] = 2;
+	memset(p + 12 + 5, 0xff, 4);
+	p[12 + 9] = 8;
+	return 8 + 38 + 94 + 51;
+}
+
+UNIT_TEST(damaged_files_of_loggopsim_are_read_or_refused)
+{
+	const struct goalfile_calls calls = { take_ranks, verify_rank };
+	unsigned char good[256], *bad;
+	size_t bytes = make_loggopsim(good), read = 0;
+	uint32_t ranks, at;
+	uint64_t x = 88172645463325252ull;
+
+	CHECK_EQ(goalfile_loggopsim_read(good, bytes, &calls, &ranks, &at), 0);
+	CHECK_EQ(ranks, 2);
+	for (int i = 0; i < 30000; i++) {
+		size_t length = i % 3 ? bytes : x % (bytes + 1);
+
+		bad = malloc(length + !length); /* a sanitizer sees what is read behind it */
+		memcpy(bad, good, length);
+		for (int k = i % 4; k >= 0 && length > 8; k--) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			bad[8 + (x >> 8) % (length - 8)] = (unsigned char)(k % 2 ? x : x >> 62);
+		}
+		read += !goalfile_loggopsim_read(bad, length, &calls, &ranks, &at);
+		free(bad);
+	}
+	CHECK(read > 1000 && read < 29000);
+}

@@ -315,6 +315,22 @@ UNIT_TEST(where_trials_decide_connecting_costs_a_small_part_of_the_calls_before)
 	CHECK(1000 * policy_connect_credit(&options, COLL_BCAST, 8, 4) < 10000000);
 }
 
+UNIT_TEST(trials_try_shorter_calls_than_the_figures_admit)
+{
+	begin();
+	options.measures = true;
+	make_gates(false);
+	CHECK_EQ(blocking(MPICH, COLL_ALLTOALL, 16 * KIB - 1), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(MPICH, COLL_ALLTOALL, 16 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(MPICH, COLL_REDUCE_SCATTER, 32 * KIB), ADMIT_REUSED);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 32 * KIB - 1), ADMIT_NOT_SMALL);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 64 * KIB - 1), ADMIT_REUSED);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 64 * KIB), ADMIT_ALWAYS);
+	options.modes[BASE_FAMILY_BCAST] = BASE_ADMIT_ON;
+	make_gates(false);
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 64 * KIB - 1), ADMIT_NOT_SMALL);
+}
+
 UNIT_TEST(over_nodes_large_broadcasts_and_reductions_are_admitted)
 {
 	begin();

@@ -3,11 +3,13 @@
 #include "policy/policy.h"
 #include "unit.h"
 
+#define US 1000u
+
 static bool is_of_sluice(uint32_t call) { return __builtin_parity(call); }
 
 static struct policy_trial_result result_of(uint64_t host_ns, uint64_t sluice_ns)
 {
-	struct policy_trial_result r = { .is_valid = true };
+	struct policy_trial_result r = { .ranks = 2 };
 
 	for (uint32_t i = 0; i < POLICY_TRIAL_CALLS; i++) {
 		r.cost_ns[i] = is_of_sluice(i) ? sluice_ns : host_ns;
@@ -122,7 +124,8 @@ UNIT_TEST(short_and_long_exchanges_are_not_compared)
 
 UNIT_TEST(trials_become_rare_while_they_agree)
 {
-	struct policy_trial_result host = result_of(500, 1000), sluice = result_of(1000, 500);
+	struct policy_trial_result host = result_of(500 * US, 550 * US),
+				   sluice = result_of(550 * US, 500 * US);
 	struct policy_trial t = { 0 };
 	uint32_t last = 0, n = 0;
 
@@ -135,6 +138,57 @@ UNIT_TEST(trials_become_rare_while_they_agree)
 	CHECK_EQ(last, 65536);
 	run_trial(&t, &sluice);
 	CHECK_EQ(calls_until_due(&t), 128);
+}
+
+/* Between two trials the calls take a hundred times as long as a trial in excess; but the first one
+ * may have been wrong. */
+UNIT_TEST(dear_trials_are_rare)
+{
+	struct policy_trial_result twice = result_of(500 * US, 1000 * US),
+				   tenfold = result_of(1 * US, 10 * US);
+	struct policy_trial t = { 0 };
+	uint32_t n;
+
+	run_trial(&t, &twice);
+	n = calls_until_due(&t);
+	CHECK(n >= 400 && n <= 410);
+	t = (struct policy_trial){ 0 };
+	run_trial(&t, &tenfold);
+	CHECK_EQ(calls_until_due(&t), 2048);
+	run_trial(&t, &tenfold);
+	CHECK(calls_until_due(&t) >= 8 * 2048);
+}
+
+UNIT_TEST(short_calls_have_their_first_trial_later)
+{
+	struct policy_trial t = { 0 };
+
+	policy_trial_init(&t, policy_size_class(16 << 10));
+	CHECK(policy_trial_passes(&t));
+	CHECK_EQ(calls_until_due(&t), 1023);
+	t = (struct policy_trial){ 0 };
+	policy_trial_init(&t, policy_size_class(63 << 10));
+	CHECK_EQ(calls_until_due(&t), 512);
+	t = (struct policy_trial){ 0 };
+	policy_trial_init(&t, policy_size_class(64 << 10));
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
+	policy_trial_init(&t, policy_size_class(0)); /* of exchanges, whose sizes are unknown */
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
+}
+
+UNIT_TEST(few_short_calls_look_whether_buffers_are_reused)
+{
+	struct policy_reuse r = { 0 };
+
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(16 << 10)), 63);
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(64 << 10)), 15);
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(1 << 20)), 1);
+	CHECK_EQ(policy_reuse_stride(&r, POLICY_SIZE_CLASSES - 1), 1);
+	for (int i = 0; i < 1000; i++)
+		if (policy_reuse_next(&r) == REUSE_ASK)
+			policy_reuse_answer(&r, false);
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(16 << 10)), 993);
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(1 << 20)), 1);
 }
 
 UNIT_TEST(sluice_loses_for_good_only_in_mapped_memory)
@@ -157,7 +211,7 @@ UNIT_TEST(without_a_common_clock_the_figures_decide)
 	struct policy_trial_result r = result_of(500, 1000);
 	struct policy_trial t = { 0 };
 
-	r.is_valid = false;
+	r.without_clock = 1;
 	run_trial(&t, &r);
 	CHECK(t.is_for_sluice);
 }
@@ -187,7 +241,9 @@ static uint64_t regret(uint32_t calls, uint64_t host_ns, uint64_t sluice_ns)
 
 UNIT_TEST(trials_cost_less_than_a_hundredth)
 {
-	CHECK(regret(1000, 1000, 2000) < 10);
+	CHECK(regret(1000, 1000 * US, 2000 * US) < 10);
+	CHECK(regret(3000, 1000, 10000) < 25);
+	CHECK(regret(100000, 1000, 10000) < 2);
 	CHECK(regret(1000, 2000, 1000) < 10);
 	CHECK(regret(1000, 1000, 1010) < 1);
 	CHECK(regret(100000, 1000, 2000) < 1);

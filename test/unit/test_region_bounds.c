@@ -106,15 +106,15 @@ REGION_TEST(uses_are_counted_for_calls_that_are_passed_on_too)
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
 	for (int i = 0; i < 3; i++)
-		CHECK(!region_is_reused(p, MIB, REGION_USE));
-	CHECK(region_is_reused(p, MIB, REGION_USE));
+		CHECK(!region_is_reused(p, MIB, REGION_USE, 1));
+	CHECK(region_is_reused(p, MIB, REGION_USE, 1));
 	CHECK(!is_adopted(p, MIB)); /* nobody has to have it mapped yet */
-	CHECK(!region_is_reused(other, MIB, REGION_USE));
+	CHECK(!region_is_reused(other, MIB, REGION_USE, 1));
 	CHECK(use(p, MIB));
 	for (int i = 0; i < 3; i++)
-		CHECK(region_is_reused(p, MIB, REGION_USE));
-	CHECK(region_is_reused(p + PAGE, MIB - PAGE, REGION_USE));
-	CHECK(!region_is_reused(p, MIB + PAGE, REGION_USE)); /* more than is adopted */
+		CHECK(region_is_reused(p, MIB, REGION_USE, 1));
+	CHECK(region_is_reused(p + PAGE, MIB - PAGE, REGION_USE, 1));
+	CHECK(!region_is_reused(p, MIB + PAGE, REGION_USE, 1)); /* more than is adopted */
 }
 
 REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
@@ -122,10 +122,10 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 	char *p = pages_get(MIB);
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_TEST=region_adopt_min=64K", NULL);
-	CHECK(!region_is_reused(p, 15 * PAGE, REGION_USE)); /* too short */
-	CHECK(region_is_reused(p, 16 * PAGE, REGION_USE));
+	CHECK(!region_is_reused(p, 15 * PAGE, REGION_USE, 1)); /* too short */
+	CHECK(region_is_reused(p, 16 * PAGE, REGION_USE, 1));
 	base_opt.region_kind = BASE_REGION_CMA;
-	CHECK(!region_is_reused(p, 16 * PAGE, REGION_USE));
+	CHECK(!region_is_reused(p, 16 * PAGE, REGION_USE, 1));
 }
 
 /* In a loop of malloc and free the address is the same each time, and adopting it gains nothing. */
@@ -141,7 +141,7 @@ REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 		p = block_get(MIB);
 		same += p == before;
 		CHECK(!use(p, MIB));
-		CHECK(!region_is_reused(p, MIB, REGION_USE));
+		CHECK(!region_is_reused(p, MIB, REGION_USE, 1));
 		free(p);
 	}
 	CHECK(same > 40);

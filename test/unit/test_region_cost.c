@@ -80,11 +80,22 @@ REGION_TEST(calls_that_are_passed_on_adopt_as_well)
 	begin_by_cost(10000);
 	p = pages_get(16 * MIB);
 	fill(p, 16 * MIB, 2);
-	while (!region_is_reused(p, 16 * MIB, REGION_USE) && uses < USES_MAX)
+	while (!region_is_reused(p, 16 * MIB, REGION_USE, 1) && uses < USES_MAX)
 		uses++;
 	CHECK(uses >= 3 && uses < USES_MAX); /* four pieces */
 	CHECK(is_adopted(p, 16 * MIB));
 	CHECK_FILLED(p, 16 * MIB, 2);
+}
+
+/* A caller that looks at one of n calls counts n uses. */
+REGION_TEST(many_uses_count_at_once)
+{
+	char *p;
+
+	begin_by_cost(1000);
+	p = pages_get(MIB);
+	CHECK(!region_is_reused(p, MIB, REGION_USE, 1));
+	CHECK(region_is_reused(p, MIB, REGION_USE, 1000));
 }
 
 REGION_TEST(memory_with_gaps_of_others_is_not_adopted)
@@ -94,7 +105,7 @@ REGION_TEST(memory_with_gaps_of_others_is_not_adopted)
 	begin_by_cost(1000000);
 	p = pages_get(MIB);
 	for (int i = 0; i < 100; i++)
-		CHECK(!region_is_reused(p, MIB, REGION_LOOKUP));
+		CHECK(!region_is_reused(p, MIB, REGION_LOOKUP, 1));
 	CHECK_EQ(bytes_adopted(), 0);
 }
 

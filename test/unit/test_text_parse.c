@@ -86,6 +86,15 @@ UNIT_TEST(any_source_and_any_tag_are_minus_one_or_a_word)
 		"-1\n}\n");
 }
 
+/* schedgen writes MPI's -1 with 64 bits, txt2bin keeps 32 of them */
+UNIT_TEST(any_is_also_minus_one_as_an_unsigned_number)
+{
+	CHECK_STR(text_case_of("num_ranks 1 rank 0 { recv 1b from 4294967295 tag "
+			       "18446744073709551615; recv 1b from 0 tag 4294967295 }"),
+		  "num_ranks 1\n\nrank 0 {\nl0: recv 1b from -1 tag -1\nl1: recv 1b from 0 tag "
+		  "-1\n}\n");
+}
+
 UNIT_TEST(memory_lists_and_local_operations_are_read)
 {
 	const char *text = "num_ranks 1\n\nrank 0 {\nl0: send 8b to 0 tag 0 from user0+4096\n"

@@ -58,8 +58,8 @@ UNIT_TEST(numbers_that_do_not_fit_are_refused)
 {
 	CHECK_STR(statement("calc 18446744073709551616"),
 		  "3:6: '18446744073709551616' is too large: at most 18446744073709551615\n");
-	CHECK_STR(statement("send 1b to 1 tag 4294967295"),
-		  "3:18: '4294967295' is too large: at most 4294967294\n");
+	CHECK_STR(statement("send 1b to 1 tag 4294967296"),
+		  "3:18: '4294967296' is too large: at most 4294967294\n");
 	CHECK_STR(statement("send 1b to 1 cpu 65536"),
 		  "3:18: '65536' is too large: at most 65535\n");
 	CHECK_STR(statement("send 18446744073709551615b to 1 from user0+1"),
@@ -169,7 +169,13 @@ UNIT_TEST(memory_and_types_are_checked)
 		  "0:0: rank 0 uses 8 bytes of scratch memory and states 4\n");
 	CHECK_STR(statement("scratch 4b; scratch 5b"), "3:13: a second 'scratch' in rank 0\n");
 	CHECK_STR(statement("send 8b to -1"),
-		  "3:12: 'send' names its rank: 'any' is for receives and appends\n");
+		  "3:12: 'send' names its rank: '-1' means any, which is for receives and "
+		  "appends\n");
+	CHECK_STR(statement("send 8b to 0 tag 18446744073709551615"),
+		  "3:18: 'send' names its tag: '18446744073709551615' means any, which is for "
+		  "receives and appends\n");
+	CHECK_STR(statement("recv 8b from 0 tag 18446744073709551614"),
+		  "3:20: '18446744073709551614' is too large: at most 4294967294\n");
 	CHECK_STR(statement("recv 8b from -2"), "3:15: expected '1': only -1 means any, not '2'\n");
 }
 
@@ -184,7 +190,8 @@ UNIT_TEST(what_a_one_sided_operation_lacks_is_named)
 	CHECK_HAS(statement("put 8b to 1 when 3 reaches 1"),
 		  "3:13: expected 'tag', 'cpu', 'nic', 'ct'");
 	CHECK_STR(statement("put 8b to -1"),
-		  "3:11: 'put' names its rank: 'any' is for receives and appends\n");
+		  "3:11: 'put' names its rank: '-1' means any, which is for receives and "
+		  "appends\n");
 	CHECK_HAS(statement("get 8b to 1"), "3:8: expected 'from', not 'to'");
 	CHECK_HAS(statement("test 1"), "3:7: expected 'for'");
 	CHECK_STR(statement("test 4294967295 for 1"),

@@ -310,6 +310,76 @@ static int read_program(struct reading *r, const char *verb)
 	return refuse_program(verb, r->in->name, ret, block);
 }
 
+/* ---- LogGOPSim's binary files ------------------------------------------------------------ */
+
+static int begin_binary(void *ctx, uint32_t ranks)
+{
+	return ((struct reading *)ctx)->to_path ? begin_file(ctx, ranks) : begin(ctx, ranks);
+}
+
+static int add_binary(void *ctx, uint32_t rank, const struct goal_block *block)
+{
+	const struct text_rank as_text = { .rank = rank, .block = (struct goal_block *)block };
+
+	return ((struct reading *)ctx)->to_path ? add_to_file(ctx, &as_text)
+						: add_rank(ctx, &as_text);
+}
+
+static int refuse_binary(const struct reading *r, const char *verb, int error, uint32_t rank)
+{
+	const char *what = error == -EINVAL  ? "damaged"
+			   : error == -ELOOP ? "its requirements form a cycle"
+					     : strerror(-error);
+
+	if (r->write_error)
+		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
+			 strerror(-r->write_error));
+	else if (rank == GOAL_NONE)
+		tool_say("goal %s: %s: binary file of LogGOPSim: %s", verb, r->in->name, what);
+	else
+		tool_say("goal %s: %s: binary file of LogGOPSim: rank %" PRIu32 ": %s", verb,
+			 r->in->name, rank, what);
+	return TOOL_FAILED;
+}
+
+static int read_binary(struct reading *r, const char *verb)
+{
+	static const struct goalfile_calls calls = { begin_binary, add_binary };
+	uint32_t rank = GOAL_NONE;
+	size_t bytes, mapped;
+	char *data;
+	int ret = slurp(r);
+
+	data = r->image;
+	bytes = r->used;
+	mapped = r->cap;
+	r->image = NULL;
+	r->used = r->cap = 0;
+	r->with_places = false;
+	if (!ret && goalfile_loggopsim_cookie(data, bytes) == GOALFILE_LOGGOPSIM_USED) {
+		tool_say("goal %s: %s: LogGOPSim has used up this binary file (--save-mem): "
+			 "make it again with txt2bin, or read its text",
+			 verb, r->in->name);
+		munmap(data, mapped);
+		return TOOL_FAILED;
+	}
+	if (!ret)
+		ret = goalfile_loggopsim_read(data, bytes, &calls, r, &rank);
+	if (data)
+		munmap(data, mapped);
+	if (r->to_path)
+		ret = finish_file(r, ret);
+	else if (!ret)
+		ret = add_tables(r);
+	if (ret)
+		return refuse_binary(r, verb, ret, rank);
+	if (!r->to_path) {
+		r->in->program = (struct goal_program *)r->image;
+		r->in->bytes = r->cap;
+	}
+	return TOOL_DONE;
+}
+
 /* ---- both ------------------------------------------------------------------------------- */
 
 static int read_head(struct reading *r)
@@ -346,6 +416,8 @@ static int open_input(struct goal_input *in, const char *verb, const char *path,
 	} else if (r.head_bytes == sizeof magic && !memcmp(r.head, &magic, sizeof magic)) {
 		is_file = !is_stdin && !fstat(r.fd, &st) && S_ISREG(st.st_mode);
 		ret = is_file ? map_program(&r, verb, path) : read_program(&r, verb);
+	} else if (goalfile_loggopsim_cookie(r.head, r.head_bytes)) {
+		ret = read_binary(&r, verb);
 	} else {
 		ret = read_as_text(&r, verb, path);
 	}

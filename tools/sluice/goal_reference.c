@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "goal/interp.h"
 #include "goal/local.h"
+#include "goal_flow.h"
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
@@ -66,7 +66,7 @@ int goal_reference_make(struct goal_reference *r, const struct goal_program *p, 
 {
 	int ret = 0;
 
-	*r = (struct goal_reference){ .ranks = p->ranks, .is_certain = true };
+	*r = (struct goal_reference){ .program = p, .ranks = p->ranks, .is_certain = true };
 	r->images = calloc(p->ranks, sizeof *r->images);
 	if (!r->images)
 		return -ENOMEM;
@@ -89,17 +89,13 @@ void goal_reference_free(struct goal_reference *r)
 
 /* ---- executing --------------------------------------------------------------------------- */
 
-/* A send without a receive, or a receive without a message. */
-struct waiting {
-	uint32_t rank, op, peer, tag;
-	unsigned char *data; /* send: its bytes */
-	struct waiting *next;
-};
-
+/* Data moves in the order in which goal_flow has begun the operations: a message is copied when its
+ * send begins, and delivered when send and receive have begun. */
 struct flow {
 	struct goal_reference *r;
-	struct goal_state **states;
-	struct waiting **sends, **recvs; /* by receiver, in order */
+	struct goal_flow f;
+	uint32_t *sequence;   /* operations in order of beginnings */
+	unsigned char **data; /* of each send: a message that has no receive yet */
 };
 
 static unsigned char *place(const struct goal_image *m, uint32_t mem, uint64_t off)
@@ -137,126 +133,99 @@ static void compute(const struct goal_image *m, const struct goal_op *op)
 			   place(m, op->src2_mem, op->src2_off), op->bytes);
 }
 
-static void append(struct waiting **list, struct waiting *w)
+static const struct goal_op *op_of(const struct flow *f, uint32_t op, const struct goal_image **m)
 {
-	while (*list)
-		list = &(*list)->next;
-	*list = w;
+	uint32_t rank = f->f.rank[op];
+
+	*m = &f->r->images[rank];
+	return &goal_ops_const((*m)->block)[op - f->f.first[rank]];
 }
 
-static bool meets(const struct waiting *recv, const struct waiting *send)
+/* Returns: 0 or -ENOMEM. */
+static int begin_send(struct flow *f, uint32_t i)
 {
-	return (recv->peer == send->rank || recv->peer == GOAL_ANY) &&
-	       (recv->tag == send->tag || recv->tag == GOAL_ANY);
-}
+	const struct goal_image *m, *to;
+	const struct goal_op *op = op_of(f, i, &m), *recv;
+	uint32_t partner = f->f.partner[i];
 
-static void end_op(struct flow *f, uint32_t rank, uint32_t op)
-{
-	goal_end(f->r->images[rank].block, f->states[rank], op);
-}
-
-/* Completes `recv` with the bytes of `send`. When sizes differ it stays stuck. */
-static void deliver(struct flow *f, struct waiting *recv, struct waiting *send)
-{
-	const struct goal_op *op = &goal_ops(f->r->images[recv->rank].block)[recv->op];
-	const struct goal_op *from = &goal_ops(f->r->images[send->rank].block)[send->op];
-
-	if (op->bytes == from->bytes) {
-		move(&f->r->images[recv->rank], op, send->data, false);
-		end_op(f, recv->rank, recv->op);
-	}
-	free(send->data);
-	free(send);
-	free(recv);
-}
-
-/* Removes and returns the first match of the list. */
-static struct waiting *remove_match(struct waiting **list, const struct waiting *w,
-				    bool list_of_recvs)
-{
-	for (; *list; list = &(*list)->next) {
-		struct waiting *other = *list;
-
-		if (list_of_recvs ? meets(other, w) : meets(w, other)) {
-			*list = other->next;
-			return other;
-		}
-	}
-	return NULL;
-}
-
-static int start_transfer(struct flow *f, uint32_t rank, uint32_t i, const struct goal_op *op)
-{
-	struct waiting *w = calloc(1, sizeof *w), *other;
-	bool is_send = op->type == GOAL_SEND;
-	uint32_t at = is_send ? op->peer : rank;
-
-	if (!w)
+	if (partner == GOAL_NONE)
+		return 0;
+	f->data[i] = malloc(op->bytes + 1);
+	if (!f->data[i])
 		return -ENOMEM;
-	*w = (struct waiting){ rank, i, op->peer, op->tag, NULL, NULL };
-	if (is_send) {
-		w->data = malloc(op->bytes + 1);
-		if (!w->data) {
-			free(w);
-			return -ENOMEM;
-		}
-		move(&f->r->images[rank], op, w->data, true);
-		end_op(f, rank, i);
-	} else if (op->peer == GOAL_ANY || op->tag == GOAL_ANY) {
-		f->r->is_certain = false;
-	}
-	other = remove_match(is_send ? &f->recvs[at] : &f->sends[at], w, is_send);
-	if (other)
-		deliver(f, is_send ? other : w, is_send ? w : other);
-	else
-		append(is_send ? &f->sends[at] : &f->recvs[at], w);
+	move(m, op, f->data[i], true);
+	if (f->f.order[partner] > f->f.order[i])
+		return 0;
+	recv = op_of(f, partner, &to);
+	move(to, recv, f->data[i], false);
+	free(f->data[i]);
+	f->data[i] = NULL;
 	return 0;
 }
 
-/* Executes all that a rank can do now. Returns: 1: something, 0: nothing, -errno. */
-static int step_rank(struct flow *f, uint32_t rank)
+static void begin_recv(struct flow *f, uint32_t i)
 {
-	const struct goal_image *m = &f->r->images[rank];
-	int ret = 0, err = 0;
-	uint32_t i;
+	const struct goal_image *m;
+	const struct goal_op *op = op_of(f, i, &m);
+	uint32_t partner = f->f.partner[i];
 
-	while (!err && (i = goal_claim(m->block, f->states[rank])) != GOAL_NONE) {
-		const struct goal_op *op = &goal_ops_const(m->block)[i];
-
-		ret = 1;
-		goal_begin(m->block, f->states[rank], i);
-		if (goal_is_transfer(op)) {
-			err = start_transfer(f, rank, i, op);
-			continue;
-		}
-		if (op->type == GOAL_STAMP)
-			f->r->is_certain = false;
-		else if (op->type == GOAL_COPY || goal_is_arithmetic(op))
-			compute(m, op);
-		end_op(f, rank, i);
-	}
-	return err ? err : ret;
+	if (partner == GOAL_NONE || !f->data[partner])
+		return;
+	move(m, op, f->data[partner], false);
+	free(f->data[partner]);
+	f->data[partner] = NULL;
 }
 
-static void free_list(struct waiting *w)
+static int execute(struct flow *f)
 {
-	for (struct waiting *next; w; w = next) {
-		next = w->next;
-		free(w->data);
-		free(w);
+	int ret = 0;
+
+	for (uint32_t k = 0; k < f->f.began && !ret; k++) {
+		const struct goal_image *m;
+		const struct goal_op *op = op_of(f, f->sequence[k], &m);
+
+		if (op->type == GOAL_SEND)
+			ret = begin_send(f, f->sequence[k]);
+		else if (op->type == GOAL_RECV)
+			begin_recv(f, f->sequence[k]);
+		else if (op->type == GOAL_COPY || goal_is_arithmetic(op))
+			compute(m, op);
+	}
+	return ret;
+}
+
+/* Has the data one outcome, and do all operations end? */
+static void judge(struct flow *f)
+{
+	f->r->stuck = f->f.op_count - f->f.ended;
+	f->r->is_certain = !f->f.any_count;
+	for (uint32_t i = 0; i < f->f.op_count; i++) {
+		const struct goal_image *m;
+		const struct goal_op *op = op_of(f, i, &m);
+
+		if (op->type == GOAL_STAMP)
+			f->r->is_certain = false;
+		if (op->type == GOAL_RECV && f->f.partner[i] != GOAL_NONE &&
+		    op_of(f, f->f.partner[i], &m)->bytes != op->bytes)
+			f->r->stuck++;
 	}
 }
 
 static int prepare(struct flow *f)
 {
+	f->sequence = malloc((f->f.began + 1ull) * sizeof *f->sequence);
+	f->data = calloc(f->f.op_count + 1ull, sizeof *f->data);
+	if (!f->sequence || !f->data)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->f.op_count; i++)
+		if (f->f.state[i] != GOAL_FLOW_WAITS)
+			f->sequence[f->f.order[i]] = i;
 	for (uint32_t k = 0; k < f->r->ranks; k++) {
 		struct goal_image *m = &f->r->images[k];
 
-		f->states[k] = malloc(goal_state_bytes(m->block->op_count));
 		m->memory = malloc(m->all + 1);
-		if (!f->states[k] || !m->memory)
+		if (!m->memory)
 			return -ENOMEM;
-		goal_state_init(m->block, f->states[k]);
 		goal_reference_fill(m, k, m->memory);
 	}
 	return 0;
@@ -264,29 +233,21 @@ static int prepare(struct flow *f)
 
 int goal_reference_execute(struct goal_reference *r)
 {
-	struct flow f = { r, calloc(r->ranks, sizeof *f.states), calloc(r->ranks, sizeof *f.sends),
-			  calloc(r->ranks, sizeof *f.recvs) };
-	int ret = f.states && f.sends && f.recvs ? prepare(&f) : -ENOMEM, any = 1;
+	struct flow f = { .r = r };
+	int ret = goal_flow_run(&f.f, r->program, false);
 
-	while (!ret && any) {
-		any = 0;
-		for (uint32_t k = 0; k < r->ranks && !ret; k++) {
-			int did = step_rank(&f, k);
-
-			any |= did > 0;
-			ret = did < 0 ? did : 0;
-		}
-	}
-	for (uint32_t k = 0; k < r->ranks; k++) {
+	if (ret)
+		return ret;
+	judge(&f);
+	if (r->is_certain && !r->stuck) {
+		ret = prepare(&f);
 		if (!ret)
-			r->stuck += atomic_load(&f.states[k]->remaining);
-		if (f.states)
-			free(f.states[k]);
-		free_list(f.sends ? f.sends[k] : NULL);
-		free_list(f.recvs ? f.recvs[k] : NULL);
+			ret = execute(&f);
 	}
-	free(f.states);
-	free(f.sends);
-	free(f.recvs);
+	for (uint32_t i = 0; f.data && i < f.f.op_count; i++)
+		free(f.data[i]);
+	free(f.data);
+	free(f.sequence);
+	goal_flow_free(&f.f);
 	return ret;
 }

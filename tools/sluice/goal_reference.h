@@ -18,6 +18,7 @@ struct goal_image {
 };
 
 struct goal_reference {
+	const struct goal_program *program;
 	struct goal_image *images; /* by rank */
 	uint32_t ranks;
 	/* false: receives from any source or tag, or stamps, allow several outcomes */
@@ -25,11 +26,13 @@ struct goal_reference {
 	uint32_t stuck;            /* operations that never end */
 };
 
-/* Returns: 0, -ENOMEM, -E2BIG: a rank would need more than `limit` bytes. */
+/* p: lives as long as the reference. Returns: 0, -ENOMEM, -E2BIG: a rank would need more than
+ * `limit` bytes. */
 int goal_reference_make(struct goal_reference *r, const struct goal_program *p, uint64_t limit);
 /* Fills a rank's memory with the pattern. */
 void goal_reference_fill(const struct goal_image *image, uint32_t rank, unsigned char *memory);
-/* 0 or -ENOMEM. */
+/* Executes only a program that ends and has one outcome. Returns: 0; -ENOMEM; -EOVERFLOW: too many
+ * operations. */
 int goal_reference_execute(struct goal_reference *r);
 void goal_reference_free(struct goal_reference *r);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #include "goal_reference.h"
 #include "goal/sched/sched.h"
 #include "goal/text/text.h"
+#include "node/node.h"
+#include "region/region.h"
 
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
@@ -59,9 +62,11 @@ struct options {
 /* One rank's results, in shared memory. */
 struct result {
 	int error;              /* 0, -errno, or 1: memory is wrong */
+	int ended_by;           /* signal that killed it; 0: none, or this tool's own */
 	uint32_t wrong_mem;
 	uint64_t wrong_off;
 	uint64_t runs_done, least_ns, sum_ns;
+	char refusal[200];      /* why the ranks cannot form a group */
 };
 
 struct job {
@@ -143,7 +148,7 @@ static int run_times(struct job *j, uint32_t rank, struct sched_inst *s, void *c
 	return ret;
 }
 
-static int be_rank(struct job *j, uint32_t rank)
+static int join_and_run(struct job *j, uint32_t rank)
 {
 	const struct goal_image *m = &j->reference.images[rank];
 	void *buffers[GOAL_USERS_MAX] = { NULL };
@@ -158,6 +163,7 @@ static int be_rank(struct job *j, uint32_t rank)
 	int ret;
 
 	base_log_set_rank((int)rank);
+	region_expect_arenas(j->program->ranks);
 	ret = sched_join(j->group, (int)rank, (int)j->program->ranks, JOIN_NS, &g);
 	if (ret)
 		return ret;
@@ -174,6 +180,17 @@ static int be_rank(struct job *j, uint32_t rank)
 	j->results[rank].error = ret;
 	sched_group_destroy(g);
 	return ret;
+}
+
+/* Returns: whether the rank failed; its result says why. */
+static bool be_rank(struct job *j, uint32_t rank)
+{
+	struct result *r = &j->results[rank];
+
+	r->error = join_and_run(j, rank);
+	if (r->error == -ENOTSUP)
+		snprintf(r->refusal, sizeof r->refusal, "%s", node_refusal());
+	return r->error;
 }
 
 /* ---- results ----------------------------------------------------------------------------- */
@@ -247,25 +264,56 @@ static void print_all(const struct job *j, uint32_t first, uint32_t end)
 	fflush(stdout);
 }
 
+/* Did this rank fail because another one did? */
+static bool is_consequence(int error)
+{
+	return error == -EPIPE || error == -EOWNERDEAD || error == -ECONNRESET;
+}
+
+static void print_no_memory(uint32_t rank)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		tool_say("goal run: rank %u: out of memory", rank);
+	else
+		tool_say("goal run: rank %u: out of memory: ulimit -v allows %llu KiB of "
+			 "address space",
+			 rank, (unsigned long long)limit.rlim_cur >> 10);
+}
+
+static void print_failure(uint32_t rank, const struct result *r)
+{
+	if (r->error > 0)
+		tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu", rank,
+			 (unsigned long long)r->wrong_off, r->wrong_mem ? "buffer" : "scratch",
+			 r->wrong_mem ? r->wrong_mem - 1 : 0, (unsigned long long)r->runs_done);
+	else if (r->error == -ENOMEM)
+		print_no_memory(rank);
+	else if (r->ended_by)
+		tool_say("goal run: rank %u was killed by signal %d", rank, r->ended_by);
+	else if (r->error == -ENOTSUP)
+		tool_say("goal run: rank %u: %s", rank, r->refusal);
+	else if (r->error == -ECHILD)
+		tool_say("goal run: rank %u ended without a result", rank);
+	else
+		tool_say("goal run: rank %u: %s", rank, strerror(-r->error));
+}
+
+/* Causes come before their consequences. */
 static int print_failures(const struct job *j, uint32_t first, uint32_t end)
 {
 	int ret = TOOL_DONE;
 
-	for (uint32_t r = first; r < end; r++) {
-		const struct result *res = &j->results[r];
+	for (int consequences = 0; consequences < 2; consequences++)
+		for (uint32_t r = first; r < end; r++) {
+			const struct result *res = &j->results[r];
 
-		if (!res->error)
-			continue;
-		ret = TOOL_FAILED;
-		if (res->error > 0)
-			tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu",
-				 r, (unsigned long long)res->wrong_off,
-				 res->wrong_mem ? "buffer" : "scratch",
-				 res->wrong_mem ? res->wrong_mem - 1 : 0,
-				 (unsigned long long)res->runs_done);
-		else
-			tool_say("goal run: rank %u: %s", r, strerror(-res->error));
-	}
+			if (!res->error || is_consequence(res->error) != consequences)
+				continue;
+			ret = TOOL_FAILED;
+			print_failure(r, res);
+		}
 	return ret;
 }
 
@@ -306,12 +354,24 @@ static void end_all(const pid_t *pids, uint32_t n)
 			kill(pids[r], SIGKILL);
 }
 
+/* A rank that could not store its result. */
+static void note_end(struct result *r, int status)
+{
+	if (WIFSIGNALED(status)) {
+		r->ended_by = WTERMSIG(status);
+		r->error = -EINTR;
+	} else if (!r->error) {
+		r->error = -ECHILD;
+	}
+}
+
 static int run_forked(struct job *j)
 {
 	pid_t pids[RANKS_MAX] = { 0 };
 	uint32_t n = j->program->ranks, alive = n;
 	pid_t parent = getpid(), pid;
-	int status, ret = TOOL_DONE;
+	bool is_ending = false; /* this tool ends the other ranks */
+	int status;
 
 	snprintf(j->group, sizeof j->group, "run-%d-%llx", (int)parent,
 		 (unsigned long long)os_random_u64());
@@ -331,24 +391,25 @@ static int run_forked(struct job *j)
 		_exit(be_rank(j, r) ? TOOL_FAILED : TOOL_DONE);
 	}
 	while (alive && (pid = wait(&status)) > 0) {
-		for (uint32_t r = 0; r < n; r++) {
-			if (pids[r] != pid)
-				continue;
-			alive--;
-			pids[r] = 0;
-			if (WIFSIGNALED(status)) {
-				tool_say("goal run: rank %u was killed by signal %d", r,
-					 WTERMSIG(status));
-				ret = TOOL_FAILED;
-			}
-			if (status && atomic_load(j->arrived) < n)
-				end_all(pids, n); /* one that waits for others to begin looks at
-						     nothing else */
+		uint32_t r = 0;
+
+		while (r < n && pids[r] != pid)
+			r++;
+		if (r == n)
+			continue;
+		alive--;
+		pids[r] = 0;
+		if (!status || is_ending)
+			continue;
+		note_end(&j->results[r], status);
+		if (atomic_load(j->arrived) < n) {
+			/* a rank that waits for others to begin looks at nothing else */
+			is_ending = true;
+			end_all(pids, n);
 		}
 	}
 	print_all(j, 0, n);
-	status = print_failures(j, 0, n);
-	return ret ? ret : status;
+	return print_failures(j, 0, n);
 }
 
 /* ---- ranks of mpiexec -------------------------------------------------------------------- */
@@ -356,7 +417,6 @@ static int run_forked(struct job *j)
 static int run_as_rank(struct job *j, uint32_t rank)
 {
 	const struct goal_image *m = &j->reference.images[rank];
-	int ret;
 
 	if (rank >= j->program->ranks)
 		return TOOL_DONE;
@@ -372,8 +432,7 @@ static int run_as_rank(struct job *j, uint32_t rank)
 		tool_say("goal run: no memory");
 		return TOOL_FAILED;
 	}
-	ret = be_rank(j, rank);
-	j->results[rank].error = ret;
+	be_rank(j, rank);
 	print_all(j, rank, rank + 1);
 	return print_failures(j, rank, rank + 1);
 }

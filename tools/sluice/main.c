@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/base.h"
 #include "sluice/sluice.h"
 #include "sluice_paths.h"
+#include "os/os.h"
 #include "preload/preload.h"
 #include "tool.h"
 
@@ -83,12 +83,9 @@ int tool_find_preload(char *out, size_t cap)
 	/* relative to the folder of this program: installed, then in the build tree */
 	static const char *const places[] = { SLUICE_LIB_FROM_BIN, SLUICE_LIB_FROM_BUILD };
 	char self[PATH_MAX], path[PATH_MAX * 2], real[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	if (n < 0)
+	if (os_own_folder(self, sizeof(self)))
 		return -ENOENT;
-	self[n] = '\0';
-	dirname(self);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++) {
 		snprintf(path, sizeof(path), "%s/%s/" PRELOAD_NAME, self, places[i]);
 		if (realpath(path, real) && access(real, R_OK) == 0 && strlen(real) < cap) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "endpoints/endpoints.h"
 #include "preload/preload.h"
 #include "mpi_find.h"
 #include "run.h"
@@ -22,13 +23,16 @@
 #include "tool.h"
 
 static const char help[] =
-	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--] PROGRAM [ARG]...\n"
+	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--endpoints=N] [--]\n"
+	"                  PROGRAM [ARG]...\n"
 	"\n"
 	"Runs PROGRAM under Sluice, in the same process: signals and exit code are the\n"
 	"program's. Stands after the launcher, in front of the program.\n"
 	"\n"
 	"  --set NAME=VALUE  set an option, with or without SLUICE_ in its name\n"
 	"                    (sluice info lists them)\n"
+	"  --endpoints=N     N ranks of a node share an address space (Linux processes\n"
+	"                    that run the unmodified program); off, none, the default\n"
 	"  --mpi PATH        use the MPI library at PATH, or of the installation at\n"
 	"                    PATH: its folder comes first in LD_LIBRARY_PATH\n"
 	"\n"
@@ -144,6 +148,8 @@ static void parse_args(char **arg, struct run_args *out)
 		}
 		if (tool_is_flag(*arg, "--set", &value)) {
 			apply_setting(value ? value : arg[1]);
+		} else if (tool_is_flag(*arg, "--endpoints", &value)) {
+			setenv("SLUICE_ENDPOINTS", value ? value : arg[1] ? arg[1] : "", 1);
 		} else if (tool_is_flag(*arg, "--mpi", &value)) {
 			out->mpi = value ? value : arg[1] ? arg[1] : "";
 		} else {
@@ -283,6 +289,18 @@ static const char *checkpointer(const char *program)
 	return NULL;
 }
 
+/* Returns: how many ranks of a node share an address space, 0: none, -1: no such value. */
+static int endpoints_ranks(void)
+{
+	char *end;
+	long ranks;
+
+	if (!strcasecmp(base_opt.endpoints, "off"))
+		return 0;
+	ranks = strtol(base_opt.endpoints, &end, 10);
+	return *end || ranks < 1 || ranks > 64 ? -1 : (int)ranks;
+}
+
 /* Returns: the library to preload, or NULL when the program runs plain. */
 static const char *choose_preload(const char *path, enum preload_target kind,
 				  char library[PATH_MAX])
@@ -293,6 +311,9 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 	if (base_options_load(NULL, loaded, sizeof(loaded)))
 		for (char *rest = loaded, *line; (line = strsep(&rest, "\n")) && *line;)
 			add_problem("%s", line);
+	if (!problems[0] && endpoints_ranks() < 0)
+		add_problem("SLUICE_ENDPOINTS=%s: off, or a whole number from 1 to 64",
+			    base_opt.endpoints);
 	if (problems[0] || !base_opt.enabled)
 		return NULL;
 	refusal = checkpointer(path);
@@ -316,6 +337,28 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 		return NULL;
 	}
 	return library;
+}
+
+/* The rank joins the address space of its group. Returns when it has to stay a process. */
+static void join_endpoints(char **argv, const char *path, enum preload_target kind)
+{
+	struct endpoints_program program = { .path = path, .argv = argv,
+					     .ranks = endpoints_ranks(),
+					     .node_rank = base_job_node_rank() };
+	char reason[256];
+
+	if (program.node_rank < 0) {
+		snprintf(reason, sizeof reason, "no launcher has started it");
+	} else if (kind != PRELOAD_TARGET_MPI && kind != PRELOAD_TARGET_PLAIN) {
+		snprintf(reason, sizeof reason, "%s links no MPI library", path);
+	} else {
+		/* the other way of PMIx maps a segment at one address in every rank */
+		if (getenv("PMIX_NAMESPACE"))
+			setenv("PMIX_MCA_gds", "hash", 1);
+		program.envp = environ; /* setenv() has moved it */
+		endpoints_join(&program, reason, sizeof reason);
+	}
+	base_log(BASE_LOG_INFO, "endpoints", "this rank stays a process: %s", reason);
 }
 
 /* ---- the program -------------------------------------------------------------------- */
@@ -373,13 +416,15 @@ int run_program(const struct run_verb *v, char **argv)
 		stats_prepare();
 	set_preload(preload, path);
 	report_problems(args.program[0]);
+	if (preload && endpoints_ranks() > 0)
+		join_endpoints(args.program, path, kind);
 	execvp(args.program[0], args.program);
 	return cannot_execute(args.program[0], path, errno);
 }
 
 int tool_run(int argc, char **argv)
 {
-	static const char *const flags[] = { "--set", "--mpi", "--help", NULL };
+	static const char *const flags[] = { "--set", "--mpi", "--endpoints", "--help", NULL };
 	static const struct run_verb run = { .name = "run", .help = help, .flags = flags };
 
 	return run_program(&run, argv);

@@ -27,6 +27,22 @@ struct goalfile {
 int goalfile_open(const char *path, struct goalfile *out, uint32_t *out_block);
 void goalfile_close(struct goalfile *f);
 
+/* First number of the binary files of LogGOPSim; of those that it has used up. */
+#define GOALFILE_LOGGOPSIM      4223u
+#define GOALFILE_LOGGOPSIM_USED 2342u
+
+/* Callbacks of a reader; what they return other than 0 ends the reading and is its result. */
+struct goalfile_calls {
+	int (*begin)(void *ctx, uint32_t ranks);
+	int (*add)(void *ctx, uint32_t rank, const struct goal_block *block);
+};
+/* Returns: one of the numbers above; 0: the data begin otherwise. */
+uint64_t goalfile_loggopsim_cookie(const void *data, size_t bytes);
+/* Reads a whole file of LogGOPSim; data: any bytes. Returns: 0; -EINVAL: it is damaged; -ELOOP:
+ * requirements form a cycle; -ENOMEM. *out_rank: the rank at fault; GOAL_NONE: none. */
+int goalfile_loggopsim_read(const void *data, size_t bytes, const struct goalfile_calls *calls,
+			    void *ctx, uint32_t *out_rank);
+
 struct goalfile_writer;
 
 /* Begins a file. The contents are in "PATH.part" until goalfile_finish() renames it. Returns: 0;

@@ -17,7 +17,10 @@
 #define SCHED_PACK_BYTES 2048u
 #define SCHED_EAGERS     32u /* eager records for each pair of ranks */
 #define SCHED_STORE      64u /* unexpected inline messages for each pair of ranks */
-#define SCHED_BUCKETS 256u
+/* lists of posted receives, and of unexpected messages: 256 << shift, more when they are long */
+#define SCHED_BUCKETS     256u
+#define SCHED_SHIFT_MAX   8u
+#define SCHED_BUCKETS_MAX (SCHED_BUCKETS << SCHED_SHIFT_MAX)
 #define SCHED_JOBS       64u          /* one bit each */
 #define SCHED_INSTS 16384u       /* open schedules of a rank */
 #define SCHED_ABORTS 64u
@@ -205,8 +208,10 @@ struct sched_state {
 	uint32_t wake_due;         /* wake_due of some peer is set */
 	struct sched_list ready, waits_job, timers, posted_any, unexpected;
 	uint64_t cpu_free_ns[SCHED_TIMERS];
-	struct sched_list posted[SCHED_BUCKETS];
-	struct sched_list unexpected_bucket[SCHED_BUCKETS]; /* unexpected messages by hash */
+	uint32_t bucket_shift;                   /* SCHED_BUCKETS << bucket_shift are in use */
+	uint32_t posted_count, unexpected_count; /* in the following lists */
+	struct sched_list posted[SCHED_BUCKETS_MAX];
+	struct sched_list unexpected_bucket[SCHED_BUCKETS_MAX]; /* unexpected messages by hash */
 	struct sched_job job[SCHED_JOBS];
 };
 
@@ -405,7 +410,6 @@ void list_remove(struct sched_driver *d, struct sched_list *l, sched_opref ref,
 sched_opref list_pop(struct sched_driver *d, struct sched_list *l);
 
 /* match.c */
-uint32_t match_hash(uint64_t ctx, uint32_t src, uint32_t tag);
 void match_post(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Removes and returns the posted receive that matches a message; 0: none. */

@@ -100,24 +100,34 @@ static bool expect_mark(struct text_parser *p, char mark, const char *what)
 	return true;
 }
 
-/* A rank or a tag: "3"; "-1" or "any" where that is allowed. */
+/* txt2bin keeps 32 bits of a number; schedgen writes MPI's -1 as one of 64 bits. */
+static bool is_minus_one(const struct text_token *t)
+{
+	return t->kind == TEXT_NUMBER && !t->overflow &&
+	       (t->number == UINT32_MAX || t->number == UINT64_MAX);
+}
+
+/* A rank or a tag: "3"; "-1", also as an unsigned number, or "any" where that is allowed. */
 static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t max, uint32_t *out)
 {
 	struct text_parser *p = r->p;
-	struct text_token minus = p->lexer.token;
+	struct text_token first = p->lexer.token;
 	char expected[32];
 	uint64_t n = 0;
 
-	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
+	if (text_is_word(&first, "any") || text_is_mark(&p->lexer, '-') || is_minus_one(&first)) {
 		if (!any)
-			return text_wrong(p, &minus,
-					  "'%s' names its %s: 'any' is for receives and appends",
-					  op_words[r->op.type], what);
+			return text_wrong(p, &first,
+					  "'%s' names its %s: '%.*s' means any, which is for "
+					  "receives and appends",
+					  op_words[r->op.type], what,
+					  first.kind == TEXT_MARK ? 2 : (int)first.bytes,
+					  first.kind == TEXT_MARK ? "-1" : first.start);
 		text_next(&p->lexer);
-		if (minus.kind == TEXT_MARK &&
+		if (first.kind == TEXT_MARK &&
 		    (p->lexer.token.kind != TEXT_NUMBER || p->lexer.token.number != 1))
 			return text_expected(p, "'1': only -1 means any");
-		if (minus.kind == TEXT_MARK)
+		if (first.kind == TEXT_MARK)
 			text_next(&p->lexer);
 		*out = GOAL_ANY;
 		return true;

@@ -5,7 +5,7 @@
  *   mpich.h ompi.h std.h    handle types and constants of one ABI, also for bench/ and tests
  *   mpich.c ompi.c std.c    driver.h compiled with each of them: fills struct abi
  *   attach.c                copies a driver's facts and the host MPI's functions
- *   types.c flatten.c       datatypes, and their layouts
+ *   types.c flatten.c       datatypes, and where their bytes lie
  *   pack.c                  buffers with gaps as packed bytes
  *   members.c               size of a communicator's groups, its topology
  *   scratch.c               a communicator of this process alone, for questions that may fail
@@ -99,7 +99,7 @@ struct abi {
 	int combiner_named, combiner_dup, combiner_contiguous, combiner_resized;
 	int combiner_vector, combiner_hvector, combiner_struct, combiner_subarray;
 	int combiner_indexed, combiner_hindexed, combiner_indexed_block, combiner_hindexed_block;
-	int order_c;
+	int combiner_darray, order_c, distribute_none, distribute_cyclic, distribute_dflt_darg;
 	bool is_started_by_pmix; /* a hint only: PMIx can also start MPICH */
 	const struct abi_known *numbers, *ops; /* handles that rt computes with */
 	size_t number_count, op_count;
@@ -248,6 +248,7 @@ struct types_shape {
 	bool has_layout;
 	MPI_Count size, extent, true_lb;
 	struct layout layout; /* of one element, from the address of the buffer */
+	struct typemap *map;  /* of one element without a layout. The datatype owns it */
 };
 
 /* Returns: count * size; 0: not executable (no bytes, too many, unknown datatype). */
@@ -255,9 +256,6 @@ uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count);
 /* Describes a datatype. Returns: 0, or -EINVAL when the host MPI would not communicate with it
  * (not committed). */
 int types_describe(MPI_Datatype datatype, struct types_shape *out);
-/* Makes a committed datatype of `count` elements, for host MPIs without functions of large
- * counts. Returns: 0 or an MPI error code. */
-int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
 
 /* Sizes of predefined datatypes, which types_bytes() learns. */
 extern struct sizes types_sizes;
@@ -301,26 +299,21 @@ static inline MPI_Count list_get(struct list list, int i)
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 
-/* A program's buffer of `count` elements with gaps, as packed bytes. */
+/* A program's buffer of `count` elements with gaps, as packed bytes. It outlives the datatype. */
 struct pack {
-	void *base;
-	MPI_Datatype datatype;
-	struct types_shape shape;
-	MPI_Comm scratch;
-	unsigned char *element;  /* packed form of the element that a byte range cuts */
-	MPI_Count element_index; /* -1: none */
-	bool element_is_dirty;   /* holds bytes that the buffer lacks */
-	bool has_layout;         /* then Sluice packs, not the host MPI */
-	struct layout layout;    /* of all elements, from base_of_layout */
-	char *base_of_layout;
+	char *base;
+	struct layout layout; /* of all elements */
+	struct typemap *map;  /* of one element, when all elements have no layout; NULL: none */
+	MPI_Count extent;
+	bool is_device;       /* the host MPI copies the bytes */
 };
 
 /* Describes `count` elements at base in `out`: in place without gaps, else through `pack`, which
  * must live until pack_fini(). Returns: 0 or -errno. */
-int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-	      const struct types_shape *shape, struct coll_buf *out);
+int pack_init(struct pack *pack, void *base, MPI_Count count, const struct types_shape *shape,
+	      struct coll_buf *out);
 /* As pack_init(), always through `pack`. */
-int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+int pack_init_packed(struct pack *pack, void *base, MPI_Count count,
 		     const struct types_shape *shape, struct coll_buf *out);
 /* Copies bytes [off, off + len) of the packed form; ctx: the pack. Returns: 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
@@ -328,11 +321,7 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
 /* Stores the layout of `count` elements whose buffer begins at `at`. Returns: 0 or -errno. */
 int pack_layout(const struct types_shape *shape, uintptr_t at, MPI_Count count,
 		struct layout *out);
-/* Writes the held element back and drops it. Returns: 0 or -errno. */
-int pack_flush(struct pack *pack);
-/* Flushes and ends the pack. Returns: 0 or -errno. */
-int pack_fini(struct pack *pack);
-/* Packs n elements from the first-th on: n * size bytes at out. Returns: 0 or -errno. */
-int pack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, void *out);
+/* Context: also for a pack whose members are zero. */
+void pack_fini(struct pack *pack);
 
 #endif

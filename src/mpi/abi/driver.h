@@ -50,7 +50,11 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.combiner_hindexed_block = ABI_COMBINER_HINDEXED_BLOCK,
 		.combiner_struct = ABI_COMBINER_STRUCT,
 		.combiner_subarray = ABI_COMBINER_SUBARRAY,
+		.combiner_darray = ABI_COMBINER_DARRAY,
 		.order_c = ABI_ORDER_C,
+		.distribute_none = ABI_DISTRIBUTE_NONE,
+		.distribute_cyclic = ABI_DISTRIBUTE_CYCLIC,
+		.distribute_dflt_darg = ABI_DISTRIBUTE_DFLT_DARG,
 	};
 }
 

@@ -1,57 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a datatype to a layout: its constructors tell, from the inside to the outside, how blocks
- * repeat. An element of unknown construction whose packed form is its memory is one block, too.
+ * From a datatype to a type map: its constructors tell, from the inside to the outside, how blocks
+ * repeat. A predefined datatype with gaps, or one of unknown construction, tells by packing one
+ * element.
  */
 #include "mpi/abi/flatten.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	DEPTH = 16,            /* constructors inside each other */
-	INTS = 64, ADDRESSES = 32, COUNTS = 64, /* of a constructor; more have many blocks */
-	PROBE_BYTES = 1 << 20, /* larger elements are not probed */
-	PROBE_PASSES = 3,      /* bytes of an offset below PROBE_BYTES */
-};
-
-/* ---- is the packed form the memory itself? ----------------------------------------------- */
-
-static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, MPI_Comm scratch,
-			unsigned char *code, unsigned char *packed)
-{
-	/* packing preserves bytes: number the bytes, and read where each number comes out */
-	struct pack pack = {
-		.base = (void *)((uintptr_t)code - (uintptr_t)shape->true_lb),
-		.datatype = datatype,
-		.shape = *shape,
-		.scratch = scratch,
-	};
-
-	for (int pass = 0; pass < PROBE_PASSES; pass++) {
-		for (MPI_Count i = 0; i < shape->size; i++)
-			code[i] = (unsigned char)(i >> (8 * pass));
-		if (pack_elements(&pack, 0, 1, packed) ||
-		    memcmp(code, packed, (size_t)shape->size))
-			return false;
-	}
-	return true;
-}
-
-static bool is_in_order_by_probe(MPI_Datatype datatype, const struct types_shape *shape)
-{
-	unsigned char *code = malloc(2 * (size_t)shape->size);
-	MPI_Comm scratch;
-	bool in_order;
-
-	if (!code)
-		return false;
-	in_order = !scratch_comm(&scratch) &&
-		   probe_order(datatype, shape, scratch, code, code + shape->size);
-	free(code);
-	return in_order;
-}
+enum { DEPTH = 64 }; /* constructors inside each other */
 
 int types_measure(MPI_Datatype datatype, struct types_shape *out, MPI_Count *true_extent)
 {
@@ -67,11 +27,11 @@ int types_measure(MPI_Datatype datatype, struct types_shape *out, MPI_Count *tru
 /* ---- how a datatype was made ------------------------------------------------------------- */
 
 struct contents {
-	int combiner, ints[INTS];
+	int combiner, *ints;
 	MPI_Count int_count, address_count, count_count, type_count;
-	MPI_Aint addresses[ADDRESSES];
-	MPI_Count counts[COUNTS]; /* of a constructor of large counts */
-	MPI_Datatype old;
+	MPI_Aint *addresses;
+	MPI_Count *counts; /* of a constructor of large counts */
+	void *types;       /* handles in the host MPI's form */
 };
 
 static bool has_large_functions(void)
@@ -98,200 +58,362 @@ static int envelope_get(MPI_Datatype datatype, struct contents *c)
 	return 0;
 }
 
-/* Asks about a constructor with one old datatype. old_put() must follow. */
+/* Asks about a constructor. contents_put() must follow success. */
 static int contents_get(MPI_Datatype datatype, struct contents *c)
 {
-	c->old = NULL;
-	if (c->type_count != 1 || c->int_count > INTS || c->address_count > ADDRESSES ||
-	    c->count_count > COUNTS)
-		return -ENOTSUP;
+	size_t ints = (size_t)c->int_count, addresses = (size_t)c->address_count,
+	       counts = (size_t)c->count_count, types = (size_t)c->type_count;
+	int n[] = { (int)c->int_count, (int)c->address_count, (int)c->type_count }, rc;
+
+	c->counts = calloc(counts + addresses + types + ints / 2 + 1, sizeof(int64_t));
+	if (!c->counts)
+		return -ENOMEM;
+	c->addresses = (MPI_Aint *)(c->counts + counts);
+	c->types = c->addresses + addresses;
+	c->ints = (int *)((void **)c->types + types);
 	if (has_large_functions())
-		return host.Type_get_contents_c(datatype, c->int_count, c->address_count,
-						c->count_count, 1, c->ints, c->addresses,
-						c->counts, &c->old)
-			       ? -EIO
-			       : 0;
-	return host.Type_get_contents(datatype, (int)c->int_count, (int)c->address_count, 1,
-				      c->ints, c->addresses, &c->old)
-		       ? -EIO
-		       : 0;
+		rc = host.Type_get_contents_c(datatype, c->int_count, c->address_count,
+					      c->count_count, c->type_count, c->ints, c->addresses,
+					      c->counts, c->types);
+	else
+		rc = host.Type_get_contents(datatype, n[0], n[1], n[2], c->ints, c->addresses,
+					    c->types);
+	if (rc)
+		free(c->counts);
+	return rc ? -EIO : 0;
 }
 
-/* Frees the datatype of contents_get(), except a predefined one. */
-static void old_put(struct contents *c)
+static void contents_put(struct contents *c)
 {
 	struct contents old;
 
-	if (!envelope_get(c->old, &old) && old.combiner != abi.combiner_named)
-		host.Type_free(&c->old);
-}
+	for (int i = 0; i < c->type_count; i++) {
+		MPI_Datatype type = abi_handle_get(c->types, i);
 
-/* ---- constructors ------------------------------------------------------------------------ */
-
-/* Adds count * stride to the base, and repeats: all numbers come from the program. */
-static int move_base(struct layout *l, MPI_Count count, MPI_Count stride)
-{
-	int64_t by;
-
-	return __builtin_mul_overflow(count, stride, &by) ||
-			       __builtin_add_overflow(l->base, by, &l->base)
-		       ? -ENOTSUP
-		       : 0;
-}
-
-static int repeat(struct layout *l, MPI_Count count, MPI_Count stride)
-{
-	return count < 0 ? -ENOTSUP : layout_repeat(l, (uint64_t)count, stride);
+		if (!envelope_get(type, &old) && old.combiner != abi.combiner_named)
+			host.Type_free(&type);
+	}
+	free(c->counts);
 }
 
 /* Number i of a constructor, of either generation. */
-static MPI_Count number(const struct contents *c, int i)
+static MPI_Count number(const struct contents *c, int64_t i)
 {
 	return c->count_count ? c->counts[i] : c->ints[i];
 }
 
-static int apply_vector(const struct contents *c, MPI_Count extent, struct layout *l)
+/* ---- constructors of one datatype: they consume its type map ------------------------------ */
+
+static struct typemap *fail(struct typemap *m)
+{
+	typemap_put(m);
+	return NULL;
+}
+
+/* Moves by so many units. */
+static struct typemap *move(struct typemap *m, MPI_Count n, MPI_Count unit)
+{
+	int64_t by;
+
+	return __builtin_mul_overflow(n, unit, &by) ? fail(m) : typemap_move(m, by);
+}
+
+static struct typemap *repeat(struct typemap *m, MPI_Count count, MPI_Count stride)
+{
+	return count < 0 ? fail(m) : typemap_repeat(m, (uint64_t)count, stride);
+}
+
+static struct typemap *apply_vector(const struct contents *c, MPI_Count extent, struct typemap *m)
 {
 	bool is_bytes = c->combiner == abi.combiner_hvector;
 	MPI_Count stride = is_bytes && !c->count_count ? c->addresses[0] : number(c, 2);
-	int ret = repeat(l, number(c, 1), extent);
 
 	if (!is_bytes && __builtin_mul_overflow(stride, extent, &stride))
-		return -ENOTSUP;
-	return ret ? ret : repeat(l, number(c, 0), stride);
+		return fail(m);
+	return repeat(repeat(m, number(c, 1), extent), number(c, 0), stride);
 }
 
 /* Sizes, subsizes and starts of all dimensions, by either generation. */
-static int apply_subarray(const struct contents *c, MPI_Count extent, struct layout *l)
+static struct typemap *apply_subarray(const struct contents *c, MPI_Count extent,
+				      struct typemap *m)
 {
-	int n = c->ints[0], order, at = c->count_count ? 0 : 1, ret = 0;
+	int n = c->ints[0], order = c->ints[c->count_count ? 1 : 3 * n + 1];
+	int at = c->count_count ? 0 : 1;
 	MPI_Count stride = extent;
 
-	if (n < 1 || n > INTS / 3 - 1)
-		return -ENOTSUP;
-	order = c->ints[c->count_count ? 1 : 3 * n + 1];
-	for (int k = 0; k < n && !ret; k++) {
+	for (int k = 0; k < n; k++) {
 		int i = at + (order == abi.order_c ? n - 1 - k : k);
 
-		ret = move_base(l, number(c, i + 2 * n), stride);
-		ret = ret ? ret : repeat(l, number(c, i + n), stride);
+		m = repeat(move(m, number(c, i + 2 * n), stride), number(c, i + n), stride);
 		if (__builtin_mul_overflow(stride, number(c, i), &stride))
-			ret = -ENOTSUP;
+			return fail(m);
 	}
-	return ret;
+	return m;
+}
+
+/* One dimension of a distributed array: of each `parts` blocks a process has number `part`. */
+struct dimension { MPI_Count size, block, parts, part; };
+
+static struct typemap *distribute(const struct dimension *d, MPI_Count stride, struct typemap *m)
+{
+	MPI_Count first, round, round_bytes, blocks = 0, rest;
+	struct typemap *parts[2];
+
+	if (__builtin_mul_overflow(d->part, d->block, &first) ||
+	    __builtin_mul_overflow(d->parts, d->block, &round) ||
+	    __builtin_mul_overflow(round, stride, &round_bytes) || round < 1)
+		return fail(m);
+	if (d->size - first >= d->block)
+		blocks = (d->size - first - d->block) / round + 1;
+	rest = d->size - first - blocks * round;
+	rest = rest < 0 ? 0 : rest < d->block ? rest : d->block;
+	parts[0] = repeat(repeat(typemap_get(m), d->block, stride), blocks, round_bytes);
+	parts[0] = move(parts[0], first, stride);
+	parts[1] = move(repeat(m, rest, stride), first + blocks * round, stride);
+	return typemap_struct(2, parts);
+}
+
+static struct typemap *apply_darray(const struct contents *c, MPI_Count extent, struct typemap *m)
+{
+	int n = c->ints[2];
+	const int *kinds = c->ints + (c->count_count ? 3 : 3 + n), *args = kinds + n,
+		  *parts = args + n;
+	MPI_Count stride = extent, all;
+
+	for (int k = 0; k < n; k++) {
+		int i = parts[n] == abi.order_c ? n - 1 - k : k, after = 1;
+		struct dimension d = { .size = c->count_count ? c->counts[i] : c->ints[3 + i],
+				       .parts = parts[i] };
+
+		for (int j = i + 1; j < n; j++)
+			after *= parts[j];
+		d.part = c->ints[1] / after % parts[i];
+		all = kinds[i] == abi.distribute_cyclic ? 1 : (d.size + d.parts - 1) / d.parts;
+		d.block = args[i] == abi.distribute_dflt_darg ? all : args[i];
+		if (kinds[i] == abi.distribute_none)
+			d = (struct dimension){ d.size, d.size, 1, 0 };
+		m = distribute(&d, stride, m);
+		if (__builtin_mul_overflow(stride, d.size, &stride))
+			return fail(m);
+	}
+	return m;
 }
 
 /* Block i of a list: its elements and its place in bytes. */
-static int list_block(const struct contents *c, int i, MPI_Count extent, MPI_Count *out_count,
-		      MPI_Count *out_at)
+static bool list_block(const struct contents *c, int64_t i, MPI_Count extent,
+		       struct typemap_run *out)
 {
-	bool is_large = c->count_count;
-	int n = (int)number(c, 0);
+	bool is_block = c->combiner == abi.combiner_indexed_block ||
+			c->combiner == abi.combiner_hindexed_block;
+	MPI_Count n = number(c, 0), count = number(c, is_block ? 1 : 1 + i), at;
 
-	if (c->combiner == abi.combiner_indexed_block || c->combiner == abi.combiner_hindexed_block)
-		*out_count = number(c, 1);
-	else
-		*out_count = number(c, 1 + i);
 	if (c->combiner == abi.combiner_indexed || c->combiner == abi.combiner_indexed_block) {
-		*out_at = number(c, c->combiner == abi.combiner_indexed ? 1 + n + i : 2 + i);
-		return __builtin_mul_overflow(*out_at, extent, out_at) ? -ENOTSUP : 0;
+		at = number(c, is_block ? 2 + i : 1 + n + i);
+		if (__builtin_mul_overflow(at, extent, &at))
+			return false;
+	} else {
+		at = c->count_count ? c->counts[is_block ? 2 + i : 1 + n + i] : c->addresses[i];
 	}
-	*out_at = !is_large ? c->addresses[i] :
-		  c->counts[c->combiner == abi.combiner_hindexed_block ? 2 + i : 1 + n + i];
-	return 0;
+	*out = (struct typemap_run){ (uint64_t)count, at };
+	return count >= 0;
 }
 
-/* A list of equal blocks at equal distances, often of one block. */
-static int apply_list(const struct contents *c, MPI_Count extent, struct layout *l)
+static struct typemap *apply_list(const struct contents *c, MPI_Count extent, struct typemap *m)
 {
-	MPI_Count n = number(c, 0), first, first_at, count, at, step = 0;
-	int ret;
+	MPI_Count n = number(c, 0);
+	struct typemap_run *runs = n < 0 ? NULL : malloc((size_t)(n + 1) * sizeof(*runs));
+	bool is_ok = runs;
 
-	if (n < 1 || n > COUNTS / 2)
-		return -ENOTSUP;
-	ret = list_block(c, 0, extent, &first, &first_at);
-	for (int i = 1; i < n && !ret; i++) {
-		ret = list_block(c, i, extent, &count, &at);
-		if (i == 1)
-			step = at - first_at;
-		if (count != first || at - first_at != i * step)
-			return -ENOTSUP;
-	}
-	ret = ret ? ret : move_base(l, 1, first_at);
-	ret = ret ? ret : repeat(l, first, extent);
-	return ret ? ret : repeat(l, n, step);
+	for (MPI_Count i = 0; is_ok && i < n; i++)
+		is_ok = list_block(c, i, extent, &runs[i]);
+	m = is_ok ? typemap_runs((size_t)n, runs, m, extent) : fail(m);
+	free(runs);
+	return m;
 }
 
-static int apply(const struct contents *c, MPI_Count extent, struct layout *l)
+static bool is_list(const struct contents *c)
 {
-	if (c->combiner == abi.combiner_dup || c->combiner == abi.combiner_resized)
-		return 0;
+	return c->combiner == abi.combiner_indexed || c->combiner == abi.combiner_hindexed ||
+	       c->combiner == abi.combiner_indexed_block ||
+	       c->combiner == abi.combiner_hindexed_block || c->combiner == abi.combiner_struct;
+}
+
+static bool is_known(const struct contents *c)
+{
+	return is_list(c) || c->combiner == abi.combiner_dup ||
+	       c->combiner == abi.combiner_resized || c->combiner == abi.combiner_contiguous ||
+	       c->combiner == abi.combiner_vector || c->combiner == abi.combiner_hvector ||
+	       c->combiner == abi.combiner_subarray || c->combiner == abi.combiner_darray;
+}
+
+static struct typemap *apply(const struct contents *c, MPI_Count extent, struct typemap *m)
+{
 	if (c->combiner == abi.combiner_contiguous)
-		return repeat(l, number(c, 0), extent);
+		return repeat(m, number(c, 0), extent);
 	if (c->combiner == abi.combiner_vector || c->combiner == abi.combiner_hvector)
-		return apply_vector(c, extent, l);
+		return apply_vector(c, extent, m);
 	if (c->combiner == abi.combiner_subarray)
-		return apply_subarray(c, extent, l);
-	if (c->combiner == abi.combiner_indexed || c->combiner == abi.combiner_hindexed ||
-	    c->combiner == abi.combiner_indexed_block ||
-	    c->combiner == abi.combiner_hindexed_block)
-		return apply_list(c, extent, l);
-	/* one old datatype: a list of one block */
-	return c->combiner == abi.combiner_struct ? apply_list(c, extent, l) : -ENOTSUP;
+		return apply_subarray(c, extent, m);
+	if (c->combiner == abi.combiner_darray)
+		return apply_darray(c, extent, m);
+	return is_list(c) ? apply_list(c, extent, m) : m;
+}
+
+/* ---- packed to learn --------------------------------------------------------------------- */
+
+/* Packing preserves bytes: numbers the bytes of an element, and reads where each number comes
+ * out. */
+static bool learn_places(MPI_Datatype datatype, const struct types_shape *shape, MPI_Count hull,
+			 uint64_t *places)
+{
+	unsigned char *code = malloc((size_t)(hull + shape->size)), *packed;
+	void *base = (void *)((uintptr_t)code - (uintptr_t)shape->true_lb);
+	bool is_ok = code && shape->size <= INT_MAX;
+	MPI_Comm scratch;
+
+	packed = code + hull;
+	for (int bit = 0; is_ok && bit < 64 && (hull - 1) >> bit; bit += 8) {
+		int at = 0;
+
+		for (MPI_Count i = 0; i < hull; i++)
+			code[i] = (unsigned char)(i >> bit);
+		is_ok = !scratch_comm(&scratch) &&
+			!ON_SCRATCH(host.Pack(base, 1, datatype, packed, (int)shape->size, &at,
+					      scratch));
+		for (MPI_Count i = 0; is_ok && i < shape->size; i++)
+			places[i] |= (uint64_t)packed[i] << bit;
+	}
+	free(code);
+	return is_ok;
+}
+
+static struct typemap *join_places(const uint64_t *places, MPI_Count n)
+{
+	const struct layout byte = layout_block(0, 1);
+	struct typemap_run *runs = malloc((size_t)n * sizeof(*runs));
+	struct typemap *m = NULL;
+
+	for (MPI_Count i = 0; runs && i < n; i++)
+		runs[i] = (struct typemap_run){ 1, (int64_t)places[i] };
+	if (runs)
+		m = typemap_runs((size_t)n, runs, typemap_create(&byte), 1);
+	free(runs);
+	return m;
+}
+
+/* An inner datatype may not be committed, and some host MPIs refuse to pack it. */
+static struct typemap *learn(MPI_Datatype datatype, const struct types_shape *shape,
+			     MPI_Count hull)
+{
+	uint64_t *places = calloc((size_t)shape->size, sizeof(*places));
+	struct typemap *m = NULL;
+	MPI_Datatype own = NULL;
+
+	if (!places || host.Type_dup(datatype, &own))
+		goto free_places;
+	if (!host.Type_commit(&own) && learn_places(own, shape, hull, places))
+		m = typemap_move(join_places(places, shape->size), shape->true_lb);
+	host.Type_free(&own);
+free_places:
+	free(places);
+	return m;
 }
 
 /* ---- recursion --------------------------------------------------------------------------- */
 
-static int flatten_at(MPI_Datatype datatype, int depth, struct layout *out);
+static struct typemap *flatten_at(MPI_Datatype datatype, int depth);
 
-static int flatten_made(MPI_Datatype datatype, struct contents *c, int depth, struct layout *out)
+static struct typemap *flatten_one(const struct contents *c, int depth)
 {
-	struct types_shape old;
-	MPI_Count true_extent;
-	int ret = depth < DEPTH ? contents_get(datatype, c) : -ENOTSUP;
+	MPI_Datatype old = abi_handle_get(c->types, 0);
+	MPI_Count lb, extent;
 
-	if (ret)
-		return ret;
-	ret = types_measure(c->old, &old, &true_extent);
-	ret = ret ? ret : flatten_at(c->old, depth + 1, out);
-	ret = ret ? ret : apply(c, old.extent, out);
-	old_put(c);
-	return ret;
+	return host.Type_get_extent_x(old, &lb, &extent) ?
+		       NULL :
+		       apply(c, extent, flatten_at(old, depth + 1));
 }
 
-/* Does the layout agree with all that the host MPI tells about the datatype? */
-static bool is_consistent(const struct layout *l, const struct types_shape *shape,
-			  MPI_Count true_extent)
+/* Flattens each datatype once where equal ones follow each other. */
+static struct typemap *flatten_several(const struct contents *c, int depth)
 {
-	int64_t lo, hi;
+	MPI_Count n = number(c, 0), lb, extent = 0;
+	struct typemap **parts = calloc((size_t)n + 1, sizeof(struct typemap *)), *old = NULL;
+	MPI_Datatype last = NULL, type;
+	struct typemap_run run;
 
-	return layout_bytes(l) == (uint64_t)shape->size &&
-	       (!shape->size || (!layout_bounds(l, &lo, &hi) && lo == shape->true_lb &&
-				 hi - lo == true_extent));
+	for (MPI_Count i = 0; parts && i < n; i++) {
+		type = abi_handle_get(c->types, (int)i);
+		if (!i || type != last) {
+			typemap_put(old);
+			old = host.Type_get_extent_x(type, &lb, &extent)
+				      ? NULL
+				      : flatten_at(type, depth + 1);
+		}
+		last = type;
+		if (list_block(c, i, extent, &run))
+			parts[i] = typemap_move(
+				typemap_repeat(typemap_get(old), run.count, extent), run.base);
+	}
+	typemap_put(old);
+	old = parts ? typemap_struct((size_t)n, parts) : NULL;
+	free(parts);
+	return old;
 }
 
-static int flatten_at(MPI_Datatype datatype, int depth, struct layout *out)
+static bool is_one_type(const struct contents *c)
+{
+	for (int i = 1; i < c->type_count; i++)
+		if (abi_handle_get(c->types, i) != abi_handle_get(c->types, 0))
+			return false;
+	return c->type_count > 0;
+}
+
+static struct typemap *flatten_made(MPI_Datatype datatype, struct contents *c, int depth)
+{
+	struct typemap *m;
+
+	if (depth >= DEPTH || !is_known(c) || contents_get(datatype, c))
+		return NULL;
+	m = is_one_type(c) ? flatten_one(c, depth) : flatten_several(c, depth);
+	contents_put(c);
+	return m;
+}
+
+static struct typemap *flatten_at(MPI_Datatype datatype, int depth)
 {
 	struct types_shape shape;
+	struct layout block;
 	struct contents c;
-	MPI_Count true_extent;
-	int ret = types_measure(datatype, &shape, &true_extent);
+	struct typemap *m = NULL;
+	MPI_Count hull;
 
-	ret = ret ? ret : envelope_get(datatype, &c);
-	if (ret)
-		return ret;
-	*out = layout_block(shape.true_lb, (uint64_t)shape.size);
-	if (c.combiner == abi.combiner_named && shape.size == true_extent)
-		return 0;
-	ret = flatten_made(datatype, &c, depth, out);
-	if (!ret && is_consistent(out, &shape, true_extent))
-		return 0;
-	/* an inner datatype may not be committed, and some host MPIs refuse to pack it */
-	*out = layout_block(shape.true_lb, (uint64_t)shape.size);
-	return shape.size == true_extent && shape.size && shape.size <= PROBE_BYTES &&
-			       is_in_order_by_probe(datatype, &shape)
-		       ? 0
-		       : -ENOTSUP;
+	if (types_measure(datatype, &shape, &hull) || envelope_get(datatype, &c))
+		return NULL;
+	block = layout_block(shape.size ? shape.true_lb : 0, (uint64_t)shape.size);
+	if (!shape.size || (!c.type_count && shape.size == hull)) /* predefined, Fortran's too */
+		return typemap_create(&block);
+	if (c.type_count)
+		m = flatten_made(datatype, &c, depth);
+	if (m && typemap_bytes(m) == (uint64_t)shape.size)
+		return m;
+	typemap_put(m);
+	return learn(datatype, &shape, hull);
 }
 
-int flatten(MPI_Datatype datatype, struct layout *out) { return flatten_at(datatype, 0, out); }
+int flatten(MPI_Datatype datatype, struct types_shape *out)
+{
+	struct typemap *m = flatten_at(datatype, 0);
+	int64_t hi;
+
+	if (!m)
+		return -ENOMEM;
+	out->has_layout = typemap_layout(m);
+	if (out->size)
+		typemap_bounds(m, &out->true_lb, &hi);
+	if (out->has_layout)
+		out->layout = *typemap_layout(m);
+	out->map = out->has_layout ? NULL : typemap_get(m);
+	out->in_order = out->has_layout && !out->layout.level_count;
+	typemap_put(m);
+	return 0;
+}

@@ -67,6 +67,10 @@ typedef void MPI_Status;
 #define ABI_COMBINER_HINDEXED_BLOCK 19
 #define ABI_COMBINER_STRUCT     12
 #define ABI_COMBINER_SUBARRAY   13
+#define ABI_COMBINER_DARRAY     14
+#define ABI_DISTRIBUTE_NONE      123
+#define ABI_DISTRIBUTE_CYCLIC    122
+#define ABI_DISTRIBUTE_DFLT_DARG (-49767)
 #define ABI_ORDER_C             56
 
 /* Handles of datatypes carry the size; operations have a kind of their own. Initialises struct

@@ -84,6 +84,10 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_COMBINER_HINDEXED_BLOCK 18
 #define ABI_COMBINER_STRUCT     11
 #define ABI_COMBINER_SUBARRAY   12
+#define ABI_COMBINER_DARRAY     13
+#define ABI_DISTRIBUTE_NONE      2
+#define ABI_DISTRIBUTE_CYCLIC    1
+#define ABI_DISTRIBUTE_DFLT_DARG (-1)
 #define ABI_ORDER_C             0
 
 /* No handle carries a size. Predefined objects lie in the image of the host MPI, or in the image

@@ -67,6 +67,10 @@ typedef void MPI_Status;
 #define ABI_COMBINER_HINDEXED_BLOCK 109
 #define ABI_COMBINER_STRUCT     110
 #define ABI_COMBINER_SUBARRAY   111
+#define ABI_COMBINER_DARRAY     112
+#define ABI_DISTRIBUTE_NONE      16
+#define ABI_DISTRIBUTE_CYCLIC    18
+#define ABI_DISTRIBUTE_DFLT_DARG 19
 #define ABI_ORDER_C             12
 
 /* Fixed-size datatypes, 0b1001_sss_iii, carry log2 of the size. Initialises struct abi_predefined.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The layout of a datatype. An attribute of a derived datatype caches the answer. */
+/* Where the bytes of a datatype lie. An attribute of a datatype with gaps caches the answer. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -13,12 +13,15 @@
 
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 {
-	MPI_Count size, bytes;
+	uint64_t bound = types_bound(datatype);
+	MPI_Count size = bound ? (MPI_Count)types_known_size(datatype, bound) : 0, bytes;
 
+	if (size && count > 0 && (uint64_t)count < TYPES_COUNT_END)
+		return (uint64_t)(size * count);
 	if (host.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
 	    __builtin_mul_overflow(size, count, &bytes))
 		return 0;
-	if (types_bound(datatype))
+	if (bound)
 		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
 	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
 }
@@ -37,7 +40,10 @@ static int copy_none(MPI_Datatype type, int keyval, void *extra, void *in, void 
 
 static int delete_shape(MPI_Datatype type, int keyval, void *value, void *extra)
 {
-	free(value);
+	struct types_shape *shape = value;
+
+	typemap_put(shape->map); /* pending operations have references of their own */
+	free(shape);
 	return 0;
 }
 
@@ -73,16 +79,7 @@ static int examine(MPI_Datatype datatype, struct types_shape *out)
 
 	if (types_measure(datatype, out, &true_extent))
 		return -EINVAL;
-	if (types_bound(datatype)) { /* at every call: without questions */
-		out->in_order = out->has_layout = out->size == true_extent;
-		out->layout = layout_block(out->true_lb, (uint64_t)out->size);
-		return 0;
-	}
-	if (!is_committed(datatype))
-		return -EINVAL;
-	out->has_layout = !flatten(datatype, &out->layout);
-	out->in_order = out->has_layout && !out->layout.level_count;
-	return 0;
+	return types_bound(datatype) || is_committed(datatype) ? flatten(datatype, out) : -EINVAL;
 }
 
 static bool is_cached(MPI_Datatype datatype, struct types_shape *out, int *rc)
@@ -121,10 +118,24 @@ static int recall(MPI_Datatype datatype, struct types_shape *out)
 	if (!is_cached(datatype, out, &rc) && !rc) {
 		rc = examine(datatype, out);
 		if (!rc)
-			cache(datatype, out); /* without the attribute the next call probes again */
+			cache(datatype, out); /* without the attribute the map is never freed */
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;
+}
+
+/* Predefined, at every call. Returns: false: ask as for other datatypes. */
+static bool is_block(MPI_Datatype datatype, struct types_shape *out)
+{
+	MPI_Count true_extent;
+
+	if (!types_bound(datatype) || types_measure(datatype, out, &true_extent) ||
+	    out->size != true_extent) /* a pair with a gap */
+		return false;
+	out->in_order = out->has_layout = true;
+	out->layout = layout_block(out->true_lb, (uint64_t)out->size);
+	out->map = NULL;
+	return true;
 }
 
 int types_describe(MPI_Datatype datatype, struct types_shape *out)
@@ -132,46 +143,7 @@ int types_describe(MPI_Datatype datatype, struct types_shape *out)
 	int rc;
 
 	bypass++;
-	rc = types_bound(datatype) ? examine(datatype, out) : recall(datatype, out);
+	rc = is_block(datatype, out) ? 0 : recall(datatype, out);
 	bypass--;
-	return rc;
-}
-
-/* ---- many elements as one ---------------------------------------------------------------- */
-
-int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out)
-{
-	enum { BLOCK = 1 << 30 };
-	MPI_Datatype block = NULL, parts[2] = { NULL };
-	void *old[2]; /* room for handles of either width */
-	MPI_Count lb, extent;
-	int lengths[2] = { 1, 1 }, rc;
-	MPI_Aint offsets[2] = { 0, 0 };
-
-	if (count / BLOCK > INT_MAX)
-		return abi.err_count;
-	rc = host.Type_get_extent_x(datatype, &lb, &extent);
-	if (rc)
-		return rc;
-	rc = host.Type_contiguous(BLOCK, datatype, &block);
-	if (rc)
-		return rc;
-	rc = host.Type_contiguous((int)(count / BLOCK), block, &parts[0]);
-	host.Type_free(&block);
-	if (rc)
-		return rc;
-	rc = host.Type_contiguous((int)(count % BLOCK), datatype, &parts[1]);
-	if (rc)
-		goto free_head;
-	offsets[1] = (MPI_Aint)(count / BLOCK * BLOCK * extent);
-	for (int i = 0; i < 2; i++)
-		abi_handle_set(old, i, parts[i]);
-	*out = NULL;
-	rc = host.Type_create_struct(2, lengths, offsets, old, out);
-	if (!rc)
-		rc = host.Type_commit(out);
-	host.Type_free(&parts[1]);
-free_head:
-	host.Type_free(&parts[0]);
 	return rc;
 }

@@ -160,18 +160,15 @@ static int report_mismatch(const struct coll_op *t)
 	return rc;
 }
 
-static int report_both(const struct coll_op *t, int err, int sides)
+int coll_complete_turn(struct coll_op *t, int err)
 {
-	if (!err)
-		err = sides;
 	return !err && t->has_root_mismatch ? report_mismatch(t) : report(t->args.comm, err);
 }
 
-int coll_complete(struct coll_op *t, int err) { return report_both(t, err, bufrefs_close(t)); }
-
-int coll_complete_turn(struct coll_op *t, int err)
+int coll_complete(struct coll_op *t, int err)
 {
-	return report_both(t, err, bufrefs_flush(t));
+	bufrefs_close(t);
+	return coll_complete_turn(t, err);
 }
 
 void coll_count_decision(enum coll kind, bool is_admitted)
@@ -238,7 +235,8 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
-	if (reduce_may_change(&t) && rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+	if (!coll_asks_early(args, t.cs) && reduce_may_change(&t) &&
+	    rt_trial_passes(t.cs->rt, args->kind, t.bytes))
 		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {

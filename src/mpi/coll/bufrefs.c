@@ -213,7 +213,7 @@ static void find_sides(struct coll_op *t)
 
 		s->given = i ? &args->recv : &args->send;
 		s->parts = s->inline_parts;
-		s->pack.element = NULL;
+		s->pack.map = NULL;
 		s->packs.of = NULL;
 		s->layouts = NULL;
 		s->n = s->given->which < MEMBERS_SOURCES
@@ -320,8 +320,7 @@ static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_sid
 	for (int i = 0; i < n; i++)
 		s->parts[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
 	out->count = n;
-	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
-			 &out->buf);
+	return pack_init(&s->pack, (void *)s->given->at, count * n, &s->shape, &out->buf);
 }
 
 /* A list cuts one run of elements into parts. */
@@ -336,8 +335,7 @@ static int prepare_sum(struct bufref *s, struct coll_side *out)
 		at += bytes;
 	}
 	out->count = s->n;
-	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape,
-			 &out->buf);
+	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), &s->shape, &out->buf);
 }
 
 /* Describes the parts of a list in place. Returns: false when parts have gaps or too much memory
@@ -429,7 +427,7 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
 		at += s->parts[i].bytes;
 		ret = pack_init_packed(&s->packs.of[i], (char *)s->given->at + (intptr_t)p.at,
-				       p.count, p.type, &p.shape, &buf);
+				       p.count, &p.shape, &buf);
 	}
 	out->count = s->n;
 	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
@@ -502,50 +500,25 @@ int bufrefs_open(struct coll_op *t)
 	return ret || !coll_is_neighborhood(t->args.kind) ? ret : prepare_neighbours(t);
 }
 
-static int flush_side(struct bufref *s)
+static void close_side(struct bufref *s)
 {
-	int ret = s->pack.element ? pack_flush(&s->pack) : 0, one;
-
-	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
-		one = pack_flush(&s->packs.of[i]);
-		ret = ret ? ret : one;
-	}
-	return ret;
-}
-
-int bufrefs_flush(struct coll_op *t)
-{
-	int send = flush_side(&t->send), recv = flush_side(&t->recv);
-
-	return recv ? recv : send;
-}
-
-static int finish_side(struct bufref *s)
-{
-	int ret = 0, last;
-
-	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
-		last = pack_fini(&s->packs.of[i]);
-		ret = ret ? ret : last;
-	}
+	for (int i = 0; s->packs.of && i < s->packs.n; i++)
+		pack_fini(&s->packs.of[i]);
+	pack_fini(&s->pack);
 	free(s->packs.of);
 	free(s->layouts);
 	if (s->parts != s->inline_parts)
 		free(s->parts);
-	last = s->pack.element ? pack_fini(&s->pack) : 0;
 	/* a call may be prepared again, and closed before it gets here */
 	s->packs.of = NULL;
 	s->layouts = NULL;
 	s->parts = s->inline_parts;
-	s->pack.element = NULL;
-	return ret ? ret : last;
 }
 
-int bufrefs_close(struct coll_op *t)
+void bufrefs_close(struct coll_op *t)
 {
-	int send = finish_side(&t->send), recv = finish_side(&t->recv);
-
+	close_side(&t->send);
+	close_side(&t->recv);
 	free(t->neighbours);
 	t->neighbours = NULL;
-	return recv ? recv : send;
 }

@@ -154,6 +154,8 @@ static inline bool coll_is_neighborhood(enum coll kind)
 const char *coll_delays_connecting(struct coll_op *op);
 /* Returns: why Sluice executes no call on the communicator; NULL: it may. */
 const char *coll_comm_refusal(const struct comm_state *cs);
+/* Returns: whether coll_passes_early() asks the trials. False: they are asked after the checks. */
+bool coll_asks_early(const struct coll_args *args, const struct comm_state *cs);
 /* Decides by a few loads where that is possible. Equal on all ranks. Returns: why the host MPI
  * executes the call, or, with *rc set, it has already reported an error; NULL: not decided. */
 const char *coll_passes_early(const struct coll_args *args, int *rc);
@@ -167,11 +169,7 @@ bool bufrefs_init(struct coll_op *op);
 bool bufrefs_check(struct coll_op *op);
 /* Fills op->call.send and recv. bufrefs_close() must follow. Returns: 0 or -errno. */
 int bufrefs_open(struct coll_op *op);
-/* Returns: 0 or -errno. */
-int bufrefs_close(struct coll_op *op);
-/* Writes held elements to the program's memory; the next use reads them again. Returns: 0 or
- * -errno. */
-int bufrefs_flush(struct coll_op *op);
+void bufrefs_close(struct coll_op *op);
 /* Returns: the buffer that determines the length of one rank's message on this rank, or NULL. */
 const struct arg_buf *args_message(const struct coll_args *args);
 /* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
@@ -211,6 +209,9 @@ static inline bool reduce_may_change(const struct coll_op *op)
 {
 	return base_opt.sums == BASE_SUMS_ANY || reduce_is_exact(op);
 }
+/* As reduce_may_change(), from a few loads, before the checks. REDUCE_UNKNOWN: the checks tell. */
+enum reduce_change { REDUCE_UNKNOWN, REDUCE_STAYS, REDUCE_CHANGES };
+enum reduce_change reduce_change_of(const struct coll_args *args, int ranks);
 /* Fills op->call.reduce. Returns: 0 or -errno. */
 int reduce_prepare(struct coll_op *op);
 

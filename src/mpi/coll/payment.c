@@ -45,13 +45,6 @@ static bool exchanges_pay(struct coll_op *t)
 
 /* ---- all collectives ----------------------------------------------------------------------- */
 
-/* The trials of a class say nothing about reductions whose bits must not change; which ones these
- * are needs further checks (reduce_may_change()). */
-static bool may_follow_trials(enum coll kind)
-{
-	return !coll_is_reduce(kind) || base_opt.sums == BASE_SUMS_ANY;
-}
-
 const char *coll_comm_refusal(const struct comm_state *cs)
 {
 	if (!cs || (cs->is_decided && !cs->rt && !cs->multinode))
@@ -61,10 +54,43 @@ const char *coll_comm_refusal(const struct comm_state *cs)
 	return cs->size < 2 ? TRACE_WHY_ALONE : NULL;
 }
 
+/* Returns: the side whose size is the same on all ranks, or NULL: it takes all counts to know. */
+static const struct arg_buf *shared_side(const struct coll_args *args, const struct comm_state *cs)
+{
+	bool is_root = cs->rank == args->root;
+
+	if (args->kind == COLL_GATHER)
+		return is_root ? &args->recv : &args->send;
+	if (args->kind == COLL_SCATTER)
+		return is_root ? &args->send : &args->recv;
+	return args_message(args);
+}
+
+static bool may_change_early(const struct coll_args *args, const struct comm_state *cs)
+{
+	return !coll_is_reduce(args->kind) || reduce_change_of(args, cs->size) == REDUCE_CHANGES;
+}
+
+bool coll_asks_early(const struct coll_args *args, const struct comm_state *cs)
+{
+	return coll_is_local(args->kind) ||
+	       (shared_side(args, cs) && may_change_early(args, cs));
+}
+
+/* The trials of a class say nothing about reductions whose bits must not change. */
+static const char *passes_fixed(const struct coll_args *args, const struct comm_state *cs,
+				enum admission admission)
+{
+	return reduce_change_of(args, cs->size) == REDUCE_STAYS && admission != ADMIT_ALWAYS
+		       ? TRACE_WHY_FIXED
+		       : NULL;
+}
+
 const char *coll_passes_early(const struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
-	const struct arg_buf *own = args_message(args);
+	const struct arg_buf *side;
+	enum admission admission;
 	struct comm_state *cs;
 	const char *why;
 	uint64_t bytes;
@@ -77,12 +103,17 @@ const char *coll_passes_early(const struct coll_args *args, int *rc)
 		return why;
 	if (coll_is_local(args->kind))
 		return exchange_passes(cs, args->kind);
-	if (!own || own->count <= 0 || own->type == abi.datatype_null || cs->multinode ||
-	    !may_follow_trials(args->kind))
+	side = shared_side(args, cs);
+	if (!side || side->count <= 0 || side->type == abi.datatype_null)
 		return NULL;
-	bytes = types_bytes(own->type, own->count);
-	if (policy_admit(gate, bytes) < ADMIT_REUSED)
+	bytes = types_bytes(side->type, side->count);
+	admission = policy_admit(gate, bytes);
+	if (admission < ADMIT_REUSED)
 		return NULL;
+	if (cs->multinode)
+		return admission == ADMIT_ALWAYS ? NULL : TRACE_WHY_NEW;
+	if (!may_change_early(args, cs))
+		return passes_fixed(args, cs, admission);
 	if (!cs->rt)
 		return comm_state_pay(cs, args->kind, bytes) ? NULL : TRACE_WHY_UNPAID;
 	return rt_trial_passes(cs->rt, args->kind, bytes) ? TRACE_WHY_SLOWER : NULL;

@@ -95,6 +95,43 @@ static bool is_exact(const struct coll_op *t)
 	return policy_is_exact(&facts);
 }
 
+static enum reduce_change find_change(MPI_Op op, MPI_Datatype datatype, int ranks)
+{
+	const struct policy_reduction facts = {
+		.ranks = ranks,
+		.is_predefined = true,
+		.op = op_of(op),
+		.type = type_of(datatype),
+	};
+
+	if (facts.type == GOAL_DTYPE_COUNT ||
+	    !abi_is_predefined_op(&abi.predefined, (uintptr_t)op))
+		return REDUCE_UNKNOWN;
+	return policy_is_exact(&facts) ? REDUCE_CHANGES : REDUCE_STAYS;
+}
+
+enum reduce_change reduce_change_of(const struct coll_args *args, int ranks)
+{
+	/* handles of predefined objects stay what they are */
+	static __thread struct {
+		MPI_Op op;
+		MPI_Datatype type;
+		int ranks;
+		enum reduce_change result; /* REDUCE_UNKNOWN: empty */
+	} last;
+	MPI_Datatype type = args->recv.type;
+
+	if (base_opt.sums == BASE_SUMS_ANY)
+		return REDUCE_CHANGES;
+	if (!last.result || last.op != args->op || last.type != type || last.ranks != ranks) {
+		last.result = find_change(args->op, type, ranks);
+		last.op = args->op;
+		last.type = type;
+		last.ranks = ranks;
+	}
+	return last.result;
+}
+
 /* Finds who can compute the reduction. */
 static bool is_computable(struct coll_op *t)
 {

@@ -17,6 +17,7 @@
  *   narrow.c         MPI_X_c where the host MPI has only MPI_X
  *   wrappers.c       wrappers of collectives, of MPI_Init, of windows
  *   gate.h           the wrappers' first check, compiled once per ABI (gate_*.c)
+ *   idle.c           prepares the host MPI for polite waits
  *   observe.c        wrappers of functions that could observe a pending operation
  *
  * MPI_X and PMPI_X are both exported. PMPI_X is the wrapper, so other PMPI tools work in any
@@ -40,6 +41,7 @@
 
 #include "functions.h"
 #include "mpi/abi/abi.h"
+#include "wait/wait.h"
 
 #define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_OBSERVED_COUNT)
 
@@ -77,9 +79,23 @@ uintptr_t loader_image_of(const void *addr);
  * NULL: nowhere. */
 void *loader_next(const char *name, const void *caller);
 
+/* A call of the host MPI as wait/ sees it. A host MPI's own call is no call of the program, but has
+ * the same effect: it ends no wait that lasts. */
+#define WAIT_CALL(call)        (wait_call_begin(), wait_call_end(call))
+#define WAIT_TEST(call, found) (wait_test_begin(), wait_test_end(call, found))
+
+/* Before and after the host MPI's MPI_Init, when the options are loaded: makes its blocking calls
+ * report idle rounds to wait/. */
+void idle_prepare(void);
+void idle_start(void);
+/* Replaces the entry of `name` in the procedure linkage table of a loaded library.
+ * Returns: the function before; NULL: the library does not call it so. */
+void *idle_replace_import(void *handle, const char *name, void *by);
+
 /* Returns: a function of the host MPI by its name; NULL while no host MPI is attached. For
  * narrow.c, as are the next two. */
 void *front_library_function(const char *name);
+void *front_library_handle(void); /* likewise; for idle.c */
 int front_count(uintptr_t comm, enum members which);
 bool front_is_root(uintptr_t comm, int root);
 

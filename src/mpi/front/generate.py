@@ -108,6 +108,15 @@ def callee(function, by_name):
     return f'host.{function.name}'
 
 
+def waited(f, call):
+    """The call of a function as wait/ sees it: one wait, or one test of what may come."""
+    names = [p.name for p in f.parameters]
+    found = 'flag' if 'flag' in names else 'outcount' if f.name == 'Testsome' else None
+    if f.name in ('Probe', 'Mprobe'):
+        call = f'wait_{f.name}({f.passed})'
+    return f'WAIT_TEST({call}, {found})' if found else f'WAIT_CALL({call})'
+
+
 def observe_body(f, call):
     sync = [t for t in f.terms if t.verb == 'sync']
     lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
@@ -125,7 +134,7 @@ def held_body(f, call):
     if f.terms:
         lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
                   '\t}']
-    return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+    return lines + [f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
 
 
 def keep_body(f, call):
@@ -138,12 +147,12 @@ def keep_body(f, call):
 def begin_body(f, call):
     lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
              *['\t' + line for t in f.terms for line in observation(t)], '\t}']
-    return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+    return lines + [f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
 
 
 def drop_body(f, call):
     return ['\tif (request)', '\t\tobserve_drop(request);',
-            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+            f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
 
 
 def made_body(f, call):
@@ -161,7 +170,7 @@ def observers(functions):
     for f in functions:
         if f.kind not in table.MADE:
             continue
-        call = f'{callee(f, functions)}({f.passed})'
+        call = waited(f, f'{callee(f, functions)}({f.passed})')
         name = f'{f.kind}_{f.name}'
         out += [f'static {f.ret} {name}({neutral_args(f)})', '{', *BODIES[f.kind](f, call), '}', '']
         plain = 'NULL' if f.kind in ('observe', 'held') else f'(void *){name}'
@@ -261,7 +270,7 @@ def large_call(f):
 
 
 def collective(f):
-    call = f'{callee(f, None)}({f.passed})'
+    call = waited(f, f'{callee(f, None)}({f.passed})')
     sync = []
     if form_of(f)[1] == 'blocking':
         sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);']

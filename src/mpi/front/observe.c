@@ -226,6 +226,34 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 		rt_memory_keep_out(*(void *const *)out_base, (uint64_t)bytes);
 }
 
+/* ---- polite probes: the Probe of some host MPIs has no idle rounds ------------------------- */
+
+static int wait_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+	int flag = 0, rc = 0;
+
+	if (wait_mode() != WAIT_POLITE)
+		return host.Probe(source, tag, comm, status);
+	for (;; wait_round()) {
+		rc = host.Iprobe(source, tag, comm, &flag, status);
+		if (rc || flag)
+			return rc;
+	}
+}
+
+static int wait_Mprobe(int source, int tag, MPI_Comm comm, void *message, MPI_Status *status)
+{
+	int flag = 0, rc = 0;
+
+	if (wait_mode() != WAIT_POLITE)
+		return host.Mprobe(source, tag, comm, message, status);
+	for (;; wait_round()) {
+		rc = host.Improbe(source, tag, comm, &flag, message, status);
+		if (rc || flag)
+			return rc;
+	}
+}
+
 /* ---- the wrappers ------------------------------------------------------------------------ */
 
 #include "observers.h"

@@ -270,6 +270,8 @@ void *front_library_function(const char *name)
 	return is_attached() ? dlsym(front.library.handle, name) : NULL;
 }
 
+void *front_library_handle(void) { return is_attached() ? front.library.handle : NULL; }
+
 int front_count(uintptr_t comm, enum members which)
 {
 	return is_attached() ? members_count((MPI_Comm)(comm & abi.handle_mask), which) : -1;

@@ -26,6 +26,7 @@ static void announce(void)
 	if (!version || version(text, &length))
 		text[0] = '\0';
 	rt_announce(abi.is_started_by_pmix, text);
+	idle_prepare();
 }
 
 static int wrap_Init(int *argc, char ***argv)
@@ -36,6 +37,7 @@ static int wrap_Init(int *argc, char ***argv)
 	rc = host.Init(argc, argv);
 
 	if (!rc) {
+		idle_start();
 		session_start();
 		hier_bootstrap();
 	}
@@ -50,6 +52,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	rc = host.Init_thread(argc, argv, required, provided);
 
 	if (!rc) {
+		idle_start();
 		session_start();
 		hier_bootstrap();
 	}

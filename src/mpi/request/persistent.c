@@ -23,7 +23,7 @@ _Atomic uint32_t request_persistent_count;
 
 static struct {
 	struct base_spin lock;
-	bool is_used[TAGS]; /* pack.c uses 0 */
+	bool is_used[TAGS]; /* 0: no tag */
 	int last;
 } tags;
 
@@ -129,8 +129,6 @@ static int make(struct request *r)
 	if (!err && (r->is_on_stack || base_fault("persistent")))
 		err = -ENOMEM;
 	if (!err)
-		err = request_hold_types(r);
-	if (!err)
 		err = rt_request_create(r->op.cs->lanes, &r->op.call, r, &r->rt);
 	return err ? err : make_handle(r);
 }
@@ -140,7 +138,6 @@ static void unmake(struct request *r)
 	free_handle(r);
 	if (r->rt)
 		rt_request_destroy(r->rt);
-	request_release_types(r);
 	bufrefs_close(&r->op);
 	request_put(r);
 }
@@ -178,7 +175,6 @@ void persistent_discard(struct request *r)
 {
 	atomic_fetch_sub_explicit(&request_persistent_count, 1, memory_order_relaxed);
 	rt_request_destroy(r->rt);
-	request_release_types(r);
 	bufrefs_close(&r->op);
 	tag_put(r->tag);
 }

@@ -235,8 +235,6 @@ static void finish(struct request *r, int err)
 	/* the program ends without having waited: no error */
 	err = err == -ECANCELED ? 0 : err;
 	err = r->tag ? coll_complete_turn(&r->op, err) : coll_complete(&r->op, err);
-	if (!r->tag)
-		request_release_types(r);
 	base_spin_lock(&table.lock);
 	is_discarded = change_locked(r, r->tag || err ? REQUEST_END : REQUEST_END_LAST);
 	r->error = is_discarded ? 0 : err;
@@ -368,8 +366,6 @@ static void start(struct request *r, int err)
 	struct rt_comm *c = r->op.cs->rt;
 
 	atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
-	if (!err)
-		err = request_hold_types(r);
 	if (r->op.cs->multinode) {
 		err = multinode->start(&r->op, err, r);
 		if (err)

@@ -13,7 +13,6 @@
  *
  *   request.c     the table of requests, nonblocking ones   state.h   states of a request
  *   persistent.c  persistent ones                           wait.c    calls that complete requests
- *   datatypes.c   datatypes of active requests
  *   persistent_bufs.c  buffers of the host MPI's persistent requests
  */
 #ifndef SLUICE_MPI_REQUEST_H
@@ -60,8 +59,6 @@ struct request {
 	MPI_Request handle;
 	struct coll_op op;
 	struct rt_request *rt;
-	MPI_Datatype *types;  /* duplicates: the program may free its own before the end */
-	int type_count;
 	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* for the program */
 	enum request_state state;
@@ -79,9 +76,6 @@ void request_put(struct request *r);
 void request_enter(struct request *r);
 /* Returns: the persistent request of Sluice with this handle; NULL: there is none. */
 struct request *request_find_persistent(MPI_Request handle);
-/* Duplicates the datatypes that buffers are packed with. Returns: 0 or -errno. */
-int request_hold_types(struct request *r);
-void request_release_types(struct request *r);
 /* Returns: whether other ranks and threads can execute the call while this rank computes. A
  * reduction with a function that only this rank can call cannot. */
 bool request_can_run_detached(const struct request *r);

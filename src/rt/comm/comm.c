@@ -15,6 +15,7 @@ static struct rt_comm *comm_alloc(int size)
 	if (!c)
 		return NULL;
 	ret = requests_comm_created(c);
+	trials_comm_created(c);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(2 * (size_t)size, sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);

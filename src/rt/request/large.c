@@ -2,7 +2,8 @@
 /*
  * Requests by exec/: every rank publishes its side in a slot, and waiting ranks move the data. This
  * rank may be computing meanwhile, so peers must reach its memory by themselves: the program's own
- * where it is mapped, else a copy, filled at the start and copied back at the collection.
+ * where it is mapped, in place or typed, else a copy, filled at the start and copied back at the
+ * collection.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,10 +22,42 @@ static int create_starts(struct rt_request *r)
 	return 0;
 }
 
-static void destroy_starts(struct rt_request *r)
+/* Makes room for the parts of typed buffers: each part has a packed form of its own. */
+static int create_parts(struct rt_request *r)
+{
+	const struct coll_side *send = &r->call->send, *recv = &r->call->recv;
+	size_t n = (size_t)send->count + (size_t)recv->count;
+
+	if (!(send->count && send->buf.layouts) && !(recv->count && recv->buf.layouts))
+		return 0;
+	r->typed_parts[0] = calloc(n, sizeof *r->typed_parts[0]);
+	if (!r->typed_parts[0])
+		return -ENOMEM;
+	r->typed_parts[1] = r->typed_parts[0] + send->count;
+	for (int i = 0; i < send->count; i++)
+		r->typed_parts[0][i].bytes = send->parts[i].bytes;
+	for (int i = 0; i < recv->count; i++)
+		r->typed_parts[1][i].bytes = recv->parts[i].bytes;
+	return 0;
+}
+
+static void destroy(struct rt_request *r)
 {
 	free(r->starts);
+	free(r->typed_parts[0]);
 	r->starts = NULL;
+	r->typed_parts[0] = NULL;
+}
+
+static int create(struct rt_request *r)
+{
+	int ret = create_starts(r);
+
+	if (!ret)
+		ret = create_parts(r);
+	if (ret)
+		destroy(r);
+	return ret;
 }
 
 /* ---- the memory -------------------------------------------------------------------------- */
@@ -32,7 +65,7 @@ static void destroy_starts(struct rt_request *r)
 static int open_filled(struct buffer *b, const struct coll_side *side, enum buffer_memory memory,
 		       bool has_input)
 {
-	int ret = buffer_open(b, side, side->buf.bytes, memory);
+	int ret = buffer_open_typed(b, side, side->buf.bytes, memory);
 
 	return ret || !has_input ? ret : buffer_pack_range(b, 0, side->buf.bytes);
 }
@@ -81,6 +114,19 @@ static int close_buffers(struct rt_request *r, bool is_good)
 
 /* ---- one run ----------------------------------------------------------------------------- */
 
+static struct exec_shape shape_of(const struct rt_request *r)
+{
+	struct exec_shape shape = run_shape(r->call);
+
+	shape.send_layouts = buffer_layouts(&r->buffers.send);
+	shape.recv_layouts = buffer_layouts(&r->buffers.recv);
+	if (shape.send_layouts)
+		shape.send = r->typed_parts[0];
+	if (shape.recv_layouts)
+		shape.recv = r->typed_parts[1];
+	return shape;
+}
+
 /* The worker process only: channels serve calls that returned early. */
 static void announce(struct rt_request *r)
 {
@@ -99,7 +145,7 @@ static int begin(struct rt_request *r)
 	bool one_buffer = call->in_place && request_is(r, COLL_ALLGATHER);
 	struct exec_call e = run_describe(r->comm, call, one_buffer ? &b->recv : &b->send,
 					  &b->recv);
-	const struct exec_shape shape = run_shape(call);
+	const struct exec_shape shape = shape_of(r);
 	struct exec_reduce reduce;
 	struct exec_run *run;
 	int ret;
@@ -136,8 +182,8 @@ static int check(struct rt_request *r)
 
 const struct request_ops request_large = {
 	.way = REQUEST_BY_EXEC,
-	.create = create_starts,
-	.destroy = destroy_starts,
+	.create = create,
+	.destroy = destroy,
 	.open = open_buffers,
 	.begin = begin,
 	.active = announce,

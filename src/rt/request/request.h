@@ -82,6 +82,7 @@ struct rt_request {
 	struct buffers buffers;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
+	struct coll_part *typed_parts[2]; /* of the sides; NULL: no side has layouts */
 	struct exec_run *run;       /* while active */
 
 	/* small */

@@ -324,6 +324,164 @@ BEHAVIOUR(pair_types, 2)
 	free(buf);
 }
 
+/* Pairs with a gap in the middle. */
+BEHAVIOUR(pairs_with_a_gap_inside, 2)
+{
+	enum { COUNT = 30000 };
+	struct pair { short value; int index; };
+	struct pair *buf = check_alloc(COUNT * sizeof(*buf));
+
+	memset(buf, rank == 0 ? 0x11 : 0x22, COUNT * sizeof(*buf));
+	for (int k = 0; rank == 0 && k < COUNT; k++) {
+		buf[k].value = (short)(k * 3);
+		buf[k].index = -k;
+	}
+	EXPECT(MPI_Bcast(buf, COUNT, MPI_SHORT_INT, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+	for (int k = 0; k < COUNT; k++)
+		EXPECT(buf[k].value == (short)(k * 3) && buf[k].index == -k);
+	free(buf);
+}
+
+/* ---- distributed arrays ------------------------------------------------------------------ */
+
+enum { DIMS = 3, GRID = 2 /* processes in each dimension */ };
+
+struct distribution { int sizes[DIMS], kinds[DIMS], args[DIMS], grid[DIMS], order; };
+
+/* The process that has index i of dimension d. */
+static int owner(const struct distribution *a, int d, int i)
+{
+	int block = a->args[d], p = a->grid[d];
+
+	if (a->kinds[d] == MPI_DISTRIBUTE_NONE)
+		return 0;
+	if (block == MPI_DISTRIBUTE_DFLT_DARG)
+		block = a->kinds[d] == MPI_DISTRIBUTE_BLOCK ? (a->sizes[d] + p - 1) / p : 1;
+	return i / block % p;
+}
+
+/* Stores the places of the elements of a process, in the order of the type map. Returns: their
+ * number. */
+static int darray_places(const struct distribution *a, int process, int *places)
+{
+	bool is_c = a->order == MPI_ORDER_C;
+	int last = is_c ? DIMS - 1 : 0, first = DIMS - 1 - last, n = 0, i[DIMS];
+
+	for (i[first] = 0; i[first] < a->sizes[first]; i[first]++)
+		for (i[1] = 0; i[1] < a->sizes[1]; i[1]++)
+			for (i[last] = 0; i[last] < a->sizes[last]; i[last]++) {
+				int at = (owner(a, 0, i[0]) * a->grid[1] + owner(a, 1, i[1])) *
+						 a->grid[2] + owner(a, 2, i[2]);
+
+				if (at == process)
+					places[n++] = (i[first] * a->sizes[1] + i[1]) *
+							      a->sizes[last] + i[last];
+			}
+	return n;
+}
+
+/* Sends a process's part of the array to ranks that receive it without gaps, and back. */
+static void exchange_darray(const struct distribution *a, int process, const char *what)
+{
+	int all = a->sizes[0] * a->sizes[1] * a->sizes[2], *places = check_alloc(all * sizeof(int)),
+	    n = darray_places(a, process, places), parts = a->grid[0] * a->grid[1] * a->grid[2];
+	double *array = check_alloc(all * sizeof(double));
+	double *part = check_alloc(all * sizeof(double));
+	MPI_Datatype t;
+
+	MPI_Type_create_darray(parts, process, DIMS, a->sizes, a->kinds, a->args, a->grid, a->order,
+			       MPI_DOUBLE, &t);
+	MPI_Type_commit(&t);
+	for (int i = 0; i < all; i++)
+		array[i] = rank ? -1 : i;
+	if (rank)
+		MPI_Bcast(part, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+	else
+		MPI_Bcast(array, 1, t, 0, MPI_COMM_WORLD);
+	for (int i = 0; rank && i < n; i++) {
+		if (part[i] != places[i])
+			check_fail("%s: element %d is %g, not %d", what, i, part[i], places[i]);
+		part[i] += 0.5;
+	}
+	if (rank)
+		MPI_Bcast(part, n, MPI_DOUBLE, 1, MPI_COMM_WORLD);
+	else
+		MPI_Bcast(array, 1, t, 1, MPI_COMM_WORLD);
+	for (int i = 0; !rank && i < n; i++)
+		array[places[i]] -= 0.5;
+	for (int i = 0; !rank && i < all; i++)
+		EXPECT(array[i] == i);
+	MPI_Type_free(&t);
+	free(places);
+	free(array);
+	free(part);
+}
+
+BEHAVIOUR(distributed_arrays, 2)
+{
+	static const int block = MPI_DISTRIBUTE_BLOCK, cyclic = MPI_DISTRIBUTE_CYCLIC,
+			 none = MPI_DISTRIBUTE_NONE, dflt = MPI_DISTRIBUTE_DFLT_DARG;
+	const struct distribution all[] = {
+		{ { 60, 50, 40 }, { block, block, block }, { dflt, dflt, dflt }, { 2, 2, 2 },
+		  MPI_ORDER_C },
+		{ { 61, 47, 43 }, { block, cyclic, none }, { dflt, 3, dflt }, { 2, 3, 1 },
+		  MPI_ORDER_C },
+		{ { 61, 47, 43 }, { cyclic, cyclic, block }, { 4, dflt, 22 }, { 3, 2, 2 },
+		  MPI_ORDER_FORTRAN },
+		{ { 40, 50, 60 }, { none, cyclic, cyclic }, { dflt, 7, 25 }, { 1, 4, 2 },
+		  MPI_ORDER_FORTRAN },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		const int *g = all[i].grid;
+		char what[64];
+
+		for (int process = 0; process < g[0] * g[1] * g[2]; process++) {
+			snprintf(what, sizeof(what), "array %zu, process %d", i, process);
+			exchange_darray(&all[i], process, what);
+		}
+	}
+}
+
+/* ---- lists that nothing repeats ---------------------------------------------------------- */
+
+BEHAVIOUR(a_long_irregular_list, 2)
+{
+	enum { BLOCKS = 100000 };
+	int *lengths = check_alloc(BLOCKS * sizeof(int)), *at = check_alloc(BLOCKS * sizeof(int));
+	int end = 0, n = 0;
+	int *buf, *part;
+	MPI_Datatype t;
+
+	for (int i = 0; i < BLOCKS; i++) {
+		lengths[i] = (int)(check_seed(5, i) % 4);
+		at[i] = end + (int)(check_seed(6, i) % 3);
+		end = at[i] + lengths[i];
+		n += lengths[i];
+	}
+	buf = check_alloc((size_t)end * sizeof(int));
+	part = check_alloc((size_t)n * sizeof(int));
+	for (int i = 0; i < end; i++)
+		buf[i] = rank ? -1 : i;
+	MPI_Type_indexed(BLOCKS, lengths, at, MPI_INT, &t);
+	MPI_Type_commit(&t);
+	if (rank == 1)
+		MPI_Bcast(part, n, MPI_INT, 0, MPI_COMM_WORLD);
+	else
+		MPI_Bcast(buf, 1, t, 0, MPI_COMM_WORLD);
+	for (int i = 0, k = 0; i < BLOCKS; i++)
+		for (int j = 0; j < lengths[i]; j++, k++)
+			EXPECT((rank == 1 ? part[k] : buf[at[i] + j]) == at[i] + j);
+	for (int i = 0; i + 1 < BLOCKS && rank > 1; i++)
+		for (int j = at[i] + lengths[i]; j < at[i + 1]; j++)
+			EXPECT(buf[j] == -1);
+	MPI_Type_free(&t);
+	free(lengths);
+	free(at);
+	free(buf);
+	free(part);
+}
+
 /* A type whose data lies before the buffer's address, and one with a true lower bound. */
 BEHAVIOUR(negative_and_shifted_lower_bounds, 2)
 {

@@ -98,6 +98,21 @@ BEHAVIOUR(communicators_come_and_go, 2)
 	free(recv);
 }
 
+/* The first trials of short calls come later, and few of the calls look whether trials are due. */
+BEHAVIOUR(short_ones, 2)
+{
+	enum { SHORT = 24 << 10 };
+	char *send = check_alloc((size_t)SHORT * size), *recv = check_alloc((size_t)SHORT * size);
+
+	for (int i = 0; i < 30 * CALLS; i++) {
+		alltoall(send, recv, SHORT, i);
+		if (i % 3 == 0)
+			allreduce(send, recv, 2 * SHORT, i);
+	}
+	free(send);
+	free(recv);
+}
+
 /* Each rank knows its own bytes of an exchange only. */
 BEHAVIOUR(exchanges, 2)
 {

@@ -396,15 +396,34 @@ BEHAVIOUR(one_type_for_all_parts, 2)
 	end();
 }
 
+static void exchange(bool is_nonblocking, const void *from, const int *from_at,
+		     const MPI_Datatype *from_types, void *to, const int *to_at,
+		     const MPI_Datatype *to_types)
+{
+	MPI_Request request;
+	int counts[RANKS_MAX];
+
+	for (int k = 0; k < size; k++)
+		counts[k] = 1;
+	if (!is_nonblocking) {
+		MPI_Alltoallw(from, counts, from_at, from_types, to, counts, to_at, to_types,
+			      MPI_COMM_WORLD);
+		return;
+	}
+	MPI_Ialltoallw(from, counts, from_at, from_types, to, counts, to_at, to_types,
+		       MPI_COMM_WORLD, &request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 /* The columns of a matrix, as an FFT exchanges them: together the parts leave no gap, so that
  * Sluice adopts the arrays by these calls alone. */
-BEHAVIOUR(columns_become_rows, 2)
+static void exchange_columns(bool is_nonblocking)
 {
 	enum { N = 600 };
 	int sizes[2] = { N / size, N }, sub[2] = { N / size, N / size }, starts[2] = { 0 };
 	size_t bytes = (size_t)sizes[0] * N * sizeof(double);
 	double *a = check_alloc(bytes), *b = check_alloc(bytes);
-	int counts[RANKS_MAX], at[RANKS_MAX];
+	int at[RANKS_MAX];
 	MPI_Datatype columns[RANKS_MAX], rows[RANKS_MAX];
 
 	if (N % size)
@@ -417,22 +436,20 @@ BEHAVIOUR(columns_become_rows, 2)
 		MPI_Type_commit(&columns[k]);
 		MPI_Type_contiguous(sub[0] * sub[1], MPI_DOUBLE, &rows[k]);
 		MPI_Type_commit(&rows[k]);
-		counts[k] = 1;
 		at[k] = (int)(k * sub[0] * sub[1] * (int)sizeof(double));
 	}
+	MPI_Bcast(a, N, MPI_DOUBLE, 0, MPI_COMM_WORLD); /* connects the communicator */
 	for (int turn = 0; turn < 6 && N % size == 0; turn++) {
 		for (int i = 0; i < sizes[0] * N; i++)
 			a[i] = rank * sizes[0] * N + i + turn;
 		memset(b, 0, bytes);
-		MPI_Alltoallw(a, counts, (int[RANKS_MAX]){ 0 }, columns, b, counts, at, rows,
-			      MPI_COMM_WORLD);
+		exchange(is_nonblocking, a, (int[RANKS_MAX]){ 0 }, columns, b, at, rows);
 		for (int i = 0; i < N; i++)
 			for (int j = 0; j < sub[1]; j++)
 				if (b[i * sub[1] + j] != i * N + rank * sub[1] + j + turn)
 					check_fail("row %d, column %d", i, j);
 		memset(a, 0, bytes);
-		MPI_Alltoallw(b, counts, at, rows, a, counts, (int[RANKS_MAX]){ 0 }, columns,
-			      MPI_COMM_WORLD);
+		exchange(is_nonblocking, b, at, rows, a, (int[RANKS_MAX]){ 0 }, columns);
 		for (int i = 0; i < sizes[0] * N; i++)
 			if (a[i] != rank * sizes[0] * N + i + turn)
 				check_fail("element %d", i);
@@ -444,5 +461,8 @@ BEHAVIOUR(columns_become_rows, 2)
 	free(a);
 	free(b);
 }
+
+BEHAVIOUR(columns_become_rows, 2) { exchange_columns(false); }
+BEHAVIOUR(columns_become_rows_by_requests, 2) { exchange_columns(true); }
 
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The carrier: one thread that accepts shells, starts an image for each and reports how it ends. It
+ * ends with the last image. An image ends by SIGKILL when its shell or the carrier is killed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "endpoints/private.h"
+
+enum { FIRST_WAIT_MS = 10000, RECEIVE_S = 30 };
+
+struct rank {
+	int socket; /* to its shell */
+	int pid;    /* of the image; 0: ended */
+};
+
+struct carrier {
+	int listener; /* -1: as many ranks as asked for have come */
+	int signals;  /* signalfd of SIGCHLD */
+	int ranks, joined;
+	struct rank rank[ENDPOINTS_RANKS_MAX];
+};
+
+static void reply(int socket, enum reply_kind kind, int value, const char *reason)
+{
+	struct endpoints_reply r = { .kind = kind, .value = value };
+
+	if (reason)
+		snprintf(r.reason, sizeof r.reason, "%s", reason);
+	message_send(socket, &r, sizeof r);
+}
+
+/* ---- starting ------------------------------------------------------------------------------ */
+
+/* Returns: whether the peer is a process of this user. */
+static bool is_own_user(int socket)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+
+	return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == getuid();
+}
+
+/* Returns: the image's process ID, or -errno with a reason. */
+static int start_image(int socket, char *reason, size_t cap)
+{
+	struct timeval limit = { .tv_sec = RECEIVE_S };
+	struct image_start *start;
+	struct child_job *job;
+	int pid;
+
+	setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	pid = message_receive_start(socket, &start);
+	if (pid) {
+		snprintf(reason, cap, "the carrier did not receive it: %s", strerror(-pid));
+		return pid;
+	}
+	pid = image_create(start, &job, reason, cap);
+	if (pid > 0) {
+		struct endpoints_reply r = { .kind = REPLY_STARTED, .value = pid };
+		int rc = message_send(socket, &r, sizeof r);
+
+		/* a shell without this reply runs the program itself */
+		if (rc) {
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+			pid = rc;
+		} else {
+			image_release(job);
+		}
+	}
+	message_free_start(start);
+	return pid;
+}
+
+static void accept_shell(struct carrier *c)
+{
+	char reason[ENDPOINTS_REASON_BYTES] = "";
+	int socket = accept4(c->listener, NULL, NULL, SOCK_CLOEXEC), pid;
+
+	if (socket < 0)
+		return;
+	if (!is_own_user(socket)) {
+		close(socket);
+		return;
+	}
+	pid = start_image(socket, reason, sizeof reason);
+	if (pid < 0) {
+		reply(socket, REPLY_REFUSED, 0, reason);
+		close(socket);
+	} else {
+		c->rank[c->joined++] = (struct rank){ .socket = socket, .pid = pid };
+	}
+	if (c->joined == c->ranks) {
+		close(c->listener);
+		c->listener = -1;
+	}
+}
+
+/* ---- ending -------------------------------------------------------------------------------- */
+
+static void reap(struct carrier *c)
+{
+	int status, pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (int i = 0; i < c->joined; i++) {
+			struct rank *r = &c->rank[i];
+
+			if (r->pid != pid)
+				continue;
+			r->pid = 0;
+			if (r->socket < 0)
+				continue;
+			reply(r->socket, REPLY_ENDED, status, NULL);
+			close(r->socket);
+			r->socket = -1;
+		}
+}
+
+/* A shell sends nothing after its start: input is the end of its process. */
+static void end_rank(struct rank *r)
+{
+	close(r->socket);
+	r->socket = -1;
+	if (r->pid)
+		kill(r->pid, SIGKILL);
+}
+
+static int live_ranks(const struct carrier *c)
+{
+	int count = 0;
+
+	for (int i = 0; i < c->joined; i++)
+		count += c->rank[i].pid != 0;
+	return count;
+}
+
+/* Returns: false when nothing happens for too long before the first rank has come. */
+static bool serve_once(struct carrier *c)
+{
+	struct pollfd poll_fds[ENDPOINTS_RANKS_MAX + 2] = {
+		{ .fd = c->signals, .events = POLLIN }, { .fd = c->listener, .events = POLLIN } };
+	struct signalfd_siginfo info;
+	int n;
+
+	for (int i = 0; i < c->joined; i++)
+		poll_fds[i + 2] = (struct pollfd){ .fd = c->rank[i].socket, .events = POLLIN };
+	n = poll(poll_fds, (nfds_t)c->joined + 2, c->joined ? -1 : FIRST_WAIT_MS);
+	if (n <= 0)
+		return n < 0 || c->joined;
+	for (int i = 0, joined = c->joined; i < joined; i++)
+		if (poll_fds[i + 2].revents && c->rank[i].socket >= 0)
+			end_rank(&c->rank[i]);
+	if (poll_fds[1].revents)
+		accept_shell(c);
+	if (poll_fds[0].revents && read(c->signals, &info, sizeof info) > 0)
+		reap(c);
+	return true;
+}
+
+/* ---- the process --------------------------------------------------------------------------- */
+
+/* Keeps the listener only: a launcher waits until every copy of its pipes is closed. */
+static int set_up(struct carrier *c)
+{
+	struct rlimit limit;
+	int null = open("/dev/null", O_RDWR);
+	sigset_t all, child;
+
+	if (null < 0)
+		return -errno;
+	for (int fd = 0; fd <= 2; fd++)
+		if (c->listener != fd)
+			dup2(null, fd);
+	c->listener = dup2(c->listener, 3);
+	endpoints_close_range(4, UINT_MAX);
+	fcntl(c->listener, F_SETFD, FD_CLOEXEC);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would lose the status of images */
+	c->signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	prctl(PR_SET_NAME, "sluice-carrier");
+	if (c->listener < 0 || c->signals < 0 || chdir("/"))
+		return -errno;
+	return image_fence_break();
+}
+
+void carrier_main(int listener, int ranks)
+{
+	static struct carrier c;
+
+	c = (struct carrier){ .listener = listener,
+			      .ranks = (int)base_min_u64((uint64_t)ranks, ENDPOINTS_RANKS_MAX) };
+	if (set_up(&c))
+		_exit(1);
+	while ((!c.joined || live_ranks(&c)) && serve_once(&c))
+		;
+	_exit(0);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The new process from clone() to the first instruction of ld.so. It shares memory and FS base with
+ * the carrier: system calls are raw, as errno is the carrier's, and nothing is allocated.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "endpoints/private.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* Runs on a stack that a sanitizer does not know. */
+#define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
+
+enum { SIGNALS = 64, FUTEX_OP_WAIT = 0, FUTEX_OP_WAKE = 1, NAME_BYTES = 16, FD_FIRST_FREE = 3 };
+
+NOT_WATCHED static long sys(long number, long a, long b, long c, long d)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = 0;
+	long ret;
+
+	__asm__ volatile("syscall"
+			 : "=a"(ret)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* Keeps the first failure. */
+NOT_WATCHED static bool failed(struct child_job *job, long rc, const char *call)
+{
+	if (rc >= 0)
+		return false;
+	if (!job->error) {
+		job->error = (int)-rc;
+		job->failed = call;
+	}
+	return true;
+}
+
+NOT_WATCHED static void close_gap(long first, long last)
+{
+	if (first > last || !sys(SYS_close_range, first, last, 0, 0))
+		return;
+	for (long fd = first; fd <= last && fd < 65536; fd++)
+		sys(SYS_close, fd, 0, 0, 0);
+}
+
+/* Moves the received descriptors above all numbers that they have in the shell, then to these. */
+NOT_WATCHED static void arrange_fds(struct child_job *job)
+{
+	const struct image_start *start = job->start;
+	const struct endpoints_state *state = &start->state;
+	uint32_t count = state->fd_count;
+	long above = count ? state->fds[count - 1] + 1 : 0, moved, next = 0;
+
+	if (above < FD_FIRST_FREE)
+		above = FD_FIRST_FREE;
+	for (uint32_t i = 0; i < count; i++) {
+		/* a number below `above` may still be the source of another descriptor */
+		moved = start->received[i];
+		if (moved < above)
+			moved = sys(SYS_fcntl, moved, F_DUPFD, above, 0);
+		if (failed(job, moved, "fcntl(F_DUPFD)"))
+			return;
+		job->moved[i] = (int)moved;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (failed(job, sys(SYS_dup3, job->moved[i], state->fds[i], 0, 0), "dup3"))
+			return;
+		close_gap(next, state->fds[i] - 1);
+		next = state->fds[i] + 1;
+	}
+	close_gap(next, (long)UINT_MAX);
+}
+
+NOT_WATCHED static void set_signals(struct child_job *job)
+{
+	struct { void *handler; uint64_t flags; void *restorer; uint64_t mask; } action = { 0 };
+	const struct endpoints_state *state = &job->start->state;
+
+	for (int s = 1; s <= SIGNALS; s++) {
+		action.handler = state->ignored >> (s - 1) & 1 ? (void *)1 : NULL;
+		sys(SYS_rt_sigaction, s, (long)&action, 0, sizeof(uint64_t));
+	}
+}
+
+NOT_WATCHED static void set_limits(struct child_job *job)
+{
+	const struct endpoints_state *state = &job->start->state;
+
+	for (int i = 0; i < RLIM_NLIMITS; i++)
+		if (failed(job, sys(SYS_prlimit64, 0, i, (long)&state->limits[i], 0), "prlimit"))
+			return;
+}
+
+/* CPUs, memory policy and process group are what the launcher wishes, not what is needed. */
+NOT_WATCHED static void set_placement(struct child_job *job)
+{
+	const struct endpoints_state *state = &job->start->state;
+
+	if (state->cpu_bytes)
+		sys(SYS_sched_setaffinity, 0, state->cpu_bytes, (long)state->cpus, 0);
+	if (state->mempolicy == 0)
+		sys(SYS_set_mempolicy, 0, 0, 0, 0);
+	else if (state->mempolicy > 0)
+		sys(SYS_set_mempolicy, state->mempolicy, (long)state->nodes,
+		    sizeof state->nodes * 8, 0);
+	sys(SYS_setpgid, 0, state->pgrp, 0, 0);
+}
+
+/* The last component of the path, as execve() does it. */
+NOT_WATCHED static void set_name(struct child_job *job)
+{
+	const char *path = job->start->path, *name = path;
+	char out[NAME_BYTES] = { 0 };
+
+	for (; *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	for (int i = 0; i + 1 < NAME_BYTES && name[i]; i++)
+		out[i] = name[i];
+	sys(SYS_prctl, PR_SET_NAME, (long)out, 0, 0);
+}
+
+NOT_WATCHED static void set_phase(struct child_job *job, uint32_t phase)
+{
+	atomic_store_explicit(&job->phase, phase, memory_order_release);
+	sys(SYS_futex, (long)&job->phase, FUTEX_OP_WAKE, 1, 0);
+}
+
+NOT_WATCHED int child_main(void *arg)
+{
+	struct child_job *job = arg;
+	uint64_t entry, sp, blocked;
+
+	sys(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
+	if (sys(SYS_getppid, 0, 0, 0, 0) != job->carrier)
+		sys(SYS_exit_group, 127, 0, 0, 0);
+	set_signals(job);
+	if (!failed(job, sys(SYS_fchdir, job->start->cwd, 0, 0, 0), "fchdir"))
+		arrange_fds(job);
+	sys(SYS_umask, job->start->state.umask, 0, 0, 0);
+	set_placement(job);
+	set_name(job);
+	if (!job->error)
+		set_limits(job);
+	if (job->error) {
+		set_phase(job, CHILD_FAILED);
+		sys(SYS_exit_group, 127, 0, 0, 0);
+	}
+	entry = job->entry;
+	sp = job->sp;
+	blocked = job->start->state.blocked;
+	set_phase(job, CHILD_READY);
+	while (atomic_load_explicit(&job->phase, memory_order_acquire) == CHILD_READY)
+		sys(SYS_futex, (long)&job->phase, FUTEX_OP_WAIT, CHILD_READY, 0);
+	sys(SYS_rt_sigprocmask, SIG_SETMASK, (long)&blocked, 0, sizeof blocked);
+	/* the ABI at a program's entry: rdx, a function for atexit(), and the last frame are 0 */
+	__asm__ volatile("movq %0, %%rsp\n\t"
+			 "xorl %%edx, %%edx\n\t"
+			 "xorl %%ebp, %%ebp\n\t"
+			 "jmpq *%1"
+			 :
+			 : "r"(sp), "r"(entry)
+			 : "memory");
+	__builtin_unreachable();
+}

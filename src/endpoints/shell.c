@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "endpoints/private.h"
+#include "preload/preload.h"
+
+enum { CONNECT_TRIES = 2000, START_TRIES = 3, ANCESTORS_MAX = 32, FROM_KERNEL = 0x80 };
+
+/* ---- the name of the group ----------------------------------------------------------------- */
+
+/* Reads name and parent of a process. Returns: the parent, or 0. */
+static int read_parent(int pid, char name[32])
+{
+	char path[64], text[512], *open_paren, *close_paren;
+	int fd, parent = 0;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof text - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	open_paren = strchr(text, '(');
+	close_paren = strrchr(text, ')');
+	if (!open_paren || !close_paren)
+		return 0;
+	snprintf(name, 32, "%.*s", (int)(close_paren - open_paren - 1), open_paren + 1);
+	return sscanf(close_paren + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* The launcher's process on this node is an ancestor of all its ranks; wrapper scripts may stand
+ * between. Returns: the nearest ancestor that is a launcher, else the parent. */
+static int launcher_pid(void)
+{
+	char name[32];
+	int pid = getppid(), parent;
+
+	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++, pid = parent) {
+		parent = read_parent(pid, name);
+		if (preload_is_launcher_name(name) || !strncmp(name, "slurmstepd", 10))
+			return pid;
+	}
+	return getppid();
+}
+
+static socklen_t group_address(const struct endpoints_program *p, struct sockaddr_un *out)
+{
+	int n;
+
+	memset(out, 0, sizeof *out);
+	out->sun_family = AF_UNIX;
+	/* two groups with one name would share an address space, which harms neither */
+	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d",
+		     (unsigned)getuid(), launcher_pid(), p->node_rank / p->ranks);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* ---- finding or starting the carrier ------------------------------------------------------- */
+
+/* Returns: 0 when a carrier was started, or -errno; -EADDRINUSE: the group has one. */
+static int start_carrier(const struct endpoints_program *p, const struct sockaddr_un *sa,
+			 socklen_t len)
+{
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0, pid;
+
+	if (listener < 0)
+		return -errno;
+	if (bind(listener, (const void *)sa, len) || listen(listener, ENDPOINTS_RANKS_MAX)) {
+		rc = -errno;
+	} else {
+		pid = fork();
+		if (!pid)
+			carrier_main(listener, p->ranks);
+		rc = pid < 0 ? -errno : 0;
+	}
+	close(listener);
+	return rc;
+}
+
+static int check_peer(int socket)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return -errno;
+	return peer.uid == getuid() ? 0 : -EPERM;
+}
+
+/* Returns: a socket to the carrier of the group, or -errno. */
+static int connect_carrier(const struct endpoints_program *p)
+{
+	struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	struct sockaddr_un sa;
+	socklen_t len = group_address(p, &sa);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	for (int i = 0; i < CONNECT_TRIES; i++) {
+		if (!connect(fd, (const void *)&sa, len)) {
+			rc = check_peer(fd);
+			if (!rc)
+				return fd;
+			break;
+		}
+		rc = -errno;
+		if (rc == -ECONNREFUSED)
+			rc = start_carrier(p, &sa, len);
+		/* in use: another shell has bound the name and does not listen yet */
+		if (rc && rc != -EADDRINUSE && rc != -EAGAIN && rc != -EINTR)
+			break;
+		if (rc)
+			nanosleep(&pause, NULL);
+	}
+	close(fd);
+	return rc ? rc : -ETIMEDOUT;
+}
+
+/* ---- the life of a shell ------------------------------------------------------------------- */
+
+static _Noreturn void die_by(int sig)
+{
+	struct rlimit none = { 0, 0 };
+	sigset_t one;
+
+	/* the image has written the core dump */
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0);
+	signal(sig, SIG_DFL);
+	raise(sig);
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
+	_exit(128 + sig);
+}
+
+static _Noreturn void end_like(int status)
+{
+	if (WIFSIGNALED(status))
+		die_by(WTERMSIG(status));
+	_exit(WEXITSTATUS(status));
+}
+
+/* A signal of the terminal has reached the image already if both are in one process group. */
+static void forward(int signals, int image)
+{
+	struct signalfd_siginfo info;
+
+	while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
+		if (info.ssi_signo == SIGCHLD || info.ssi_signo == SIGPIPE)
+			continue;
+		if (info.ssi_code == FROM_KERNEL && getpgid(image) == getpgrp())
+			continue;
+		kill(image, (int)info.ssi_signo);
+	}
+}
+
+/* Forwards signals until the image ends. */
+static _Noreturn void be_shell(int socket, int signals, int image)
+{
+	struct pollfd fds[2] = { { .fd = socket, .events = POLLIN },
+				 { .fd = signals, .events = POLLIN } };
+	struct endpoints_reply reply;
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[1].revents)
+			forward(signals, image);
+		if (!fds[0].revents)
+			continue;
+		if (message_receive(socket, &reply, sizeof reply))
+			die_by(SIGKILL); /* the carrier was killed, and with it the image */
+		end_like(reply.value);
+	}
+}
+
+/* The program sees the end of a pipe only when this process has closed it, too. */
+static void close_inherited(int *socket, int *signals)
+{
+	int high[2] = { fcntl(*socket, F_DUPFD_CLOEXEC, 3), fcntl(*signals, F_DUPFD_CLOEXEC, 3) };
+
+	if (high[0] < 0 || high[1] < 0)
+		return;
+	dup2(high[0], 0);
+	dup2(high[1], 1);
+	*socket = 0;
+	*signals = 1;
+	endpoints_close_range(2, UINT_MAX);
+}
+
+/* Returns: 0 when the carrier ended before it read the message: another try may reach a new one;
+ * else -errno with a reason. */
+static int start_rank(const struct endpoints_program *p, const struct image_file *file,
+		     const struct endpoints_state *state, char *reason, size_t cap)
+{
+	struct endpoints_reply reply;
+	sigset_t all, old;
+	int socket = connect_carrier(p), signals, rc;
+
+	if (socket < 0) {
+		snprintf(reason, cap, "no carrier: %s", strerror(-socket));
+		return socket;
+	}
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	rc = signals < 0 ? -errno : message_send_start(socket, p, file, state);
+	/* no time limit: only the end of the carrier, or its reply, tells that no image runs */
+	if (!rc || rc == -EPIPE || rc == -ECONNRESET)
+		rc = message_receive(socket, &reply, sizeof reply);
+	if (!rc && reply.kind == REPLY_STARTED) {
+		close_inherited(&socket, &signals);
+		be_shell(socket, signals, reply.value);
+	}
+	close(signals);
+	close(socket);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (rc == -EPIPE || rc == -ECONNRESET)
+		return 0;
+	snprintf(reason, cap, "%s", rc ? strerror(-rc) : reply.reason);
+	return rc ? rc : -ECANCELED;
+}
+
+void endpoints_join(const struct endpoints_program *program, char *reason, size_t cap)
+{
+	struct endpoints_state *state = malloc(sizeof *state);
+	struct image_file *file = malloc(sizeof *file);
+
+	snprintf(reason, cap, "out of memory");
+	if (state && file && !image_check(program->path, file, reason, cap) &&
+	    !state_collect(state, reason, cap)) {
+		snprintf(reason, cap, "the carrier ended");
+		for (int i = 0; i < START_TRIES; i++)
+			if (start_rank(program, file, state, reason, cap))
+				break;
+	}
+	free(state);
+	free(file);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sched_yield(): the idle round of most host MPIs, and usleep() of a few us: that of Intel MPI with
+ * I_MPI_THREAD_YIELD=3. Calls of the program's own code stay what they are.
+ */
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preload/next.h"
+#include "wait/wait.h"
+
+#define PLACES 16
+#define IDLE_SLEEP_US 20
+
+static struct {
+	int (*sched_yield)(void);
+	int (*usleep)(useconds_t);
+} next;
+
+/* Addresses of call sites, with a bit above the address space for those of a host MPI. */
+#define OF_HOST ((uintptr_t)1 << 63)
+static _Atomic uintptr_t places[PLACES];
+
+/* Is this file a library of a host MPI? Its plugins and transports included. */
+static bool is_host_library(const char *path)
+{
+	static const char *const names[] = { "libmpi", "libpmpi", "libopen-", "libpsm", "libuc",
+					     "libfabric", "mca_", "libfastsockets" };
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* Threads may look one call site up at the same time, with the same result. */
+static bool is_host_call(const void *caller)
+{
+	uintptr_t at = (uintptr_t)caller;
+	_Atomic uintptr_t *place = &places[(at ^ at >> 7) % PLACES];
+	uintptr_t known = atomic_load_explicit(place, memory_order_relaxed);
+	Dl_info info;
+
+	if ((known & ~OF_HOST) != at) {
+		known = at;
+		if (dladdr(caller, &info) && info.dli_fname && is_host_library(info.dli_fname))
+			known |= OF_HOST;
+		atomic_store_explicit(place, known, memory_order_relaxed);
+	}
+	return known & OF_HOST;
+}
+
+/* Returns: whether the caller is a host MPI in an idle round, which is over now. */
+static bool is_idle_round(const void *caller)
+{
+	return wait_mode() != WAIT_SPIN && is_host_call(caller) && wait_round();
+}
+
+EXPORT int sched_yield(void)
+{
+	return is_idle_round(__builtin_return_address(0)) ? 0 : NEXT(sched_yield)();
+}
+
+EXPORT int usleep(useconds_t us)
+{
+	if (us <= IDLE_SLEEP_US && is_idle_round(__builtin_return_address(0)))
+		return 0;
+	return NEXT(usleep)(us);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The idle round: spin, yield, nap. A nap is bounded, because the event may come from another node,
+ * from a thread, or from a peer that wakes nobody. After a round that took much longer than usual
+ * the host MPI has found something, and the wait begins anew.
+ */
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wait/wait.h"
+
+#define SPIN_NS      4000u    /* polite: shorter waits cost no system call */
+#define YIELD_NS     20000u   /* then, where a yield reaches the other ranks */
+#define TEST_NS      50000u   /* polite: tests without other work, until they count as a wait */
+#define LONG_NS      10000000u /* a core for each rank */
+#define ASK_NS       (LONG_NS / 2)
+#define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
+#define LONG_GAP_NS  50000u   /* mode long: between LONG_EVERY idle rounds */
+#define PREEMPTED_NS 1000000u /* so long a round is another process's time, and counts as none */
+#define TEST_GAP_NS  1000u    /* from one test to the next */
+#define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
+#define NAP_MAX_NS   200000u
+#define NAP_SHARE    16       /* share of the time waited so far */
+#define LONG_EVERY   64       /* mode long: idle rounds per clock read */
+
+_Atomic int wait_mode_now;
+__thread struct wait_thread *wait_thread;
+
+#define THREADS_MAX 1024 /* of the process's life; others wait as without Sluice */
+
+static struct wait_thread threads[THREADS_MAX];
+static _Atomic uint32_t thread_count;
+
+/* Returns: NULL: there are too many threads. */
+static struct wait_thread *self(void)
+{
+	uint32_t i;
+
+	if (wait_thread || atomic_load_explicit(&thread_count, memory_order_relaxed) >= THREADS_MAX)
+		return wait_thread;
+	i = atomic_fetch_add_explicit(&thread_count, 1, memory_order_relaxed);
+	if (i < THREADS_MAX)
+		wait_thread = &threads[i];
+	return wait_thread;
+}
+
+static struct {
+	bool yields;
+	void (*ask)(void), (*answered)(void);
+	_Atomic uint32_t never; /* nobody wakes this futex */
+} wait;
+
+static void after_fork_child(void)
+{
+	atomic_store_explicit(&wait_mode_now, WAIT_SPIN, memory_order_relaxed);
+}
+
+enum wait_mode wait_start(void)
+{
+	static bool registered;
+	struct wait_facts facts;
+	enum wait_mode mode;
+
+	wait_facts_read(&facts);
+	mode = wait_decide(&facts);
+	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
+	 * yield has no rank to yield to. */
+	wait.yields = getsid(0) != getpid();
+	if (mode != WAIT_SPIN && !registered)
+		registered = !pthread_atfork(NULL, NULL, after_fork_child);
+	base_log(BASE_LOG_INFO, "wait", "%d ranks on %d CPUs of this node: waits are %s",
+		 facts.local_ranks, facts.cpus, wait_mode_name(mode));
+	atomic_store_explicit(&wait_mode_now, mode, memory_order_relaxed);
+	return mode;
+}
+
+const char *wait_mode_name(enum wait_mode mode)
+{
+	static const char *const names[] = { "spinning", "spinning, then naps", "polite" };
+
+	return names[mode];
+}
+
+void wait_on_question(void (*ask)(void), void (*answered)(void))
+{
+	wait.ask = ask;
+	wait.answered = answered;
+}
+
+static void begin(struct wait_thread *w, uint64_t now)
+{
+	w->since_ns = now;
+	w->call = w->calls;
+	w->rounds = 0;
+	if (w->asks) {
+		w->asks = false;
+		wait.answered();
+	}
+}
+
+/* Returns: whether the host MPI found nothing since the last idle round. */
+static bool is_idle(struct wait_thread *w, uint64_t now, uint64_t gap_ns)
+{
+	uint64_t round_ns = now - w->round_at_ns;
+
+	bool is_long = round_ns > base_max_u64(gap_ns, 8 * w->round_ns);
+
+	w->round_at_ns = now;
+	/* Grows slowly at most, to the rounds of a host MPI that polls by system calls. */
+	w->round_ns += base_min_u64(round_ns, 4 * w->round_ns + 1000) / 8 - w->round_ns / 8;
+	return w->call == w->calls && !is_long;
+}
+
+static void nap(struct wait_thread *w, uint64_t waited_ns)
+{
+	uint64_t ns = base_min_u64(base_max_u64(waited_ns / NAP_SHARE, NAP_MIN_NS), NAP_MAX_NS);
+
+	base_count(BASE_CTR_SLEEPS, 1);
+	os_futex_wait(&wait.never, 0, ns);
+	w->round_at_ns = os_now_ns();
+}
+
+/* Mode long: a wait that has lasted for half the time asks whether it is one call. */
+static void round_long(struct wait_thread *w)
+{
+	uint64_t now, at_ns, waited_ns;
+
+	if (++w->rounds % LONG_EVERY)
+		return;
+	now = os_now_ns();
+	at_ns = w->round_at_ns;
+	if (!is_idle(w, now, LONG_GAP_NS)) {
+		if (w->call != w->calls || now - at_ns < PREEMPTED_NS)
+			begin(w, now);
+		else
+			w->since_ns += now - at_ns;
+		return;
+	}
+	waited_ns = now - w->since_ns;
+	if (waited_ns > ASK_NS && !w->asks && wait.ask) {
+		w->asks = true;
+		wait.ask();
+	} else if (waited_ns > LONG_NS && w->asks) {
+		nap(w, waited_ns);
+		w->rounds = LONG_EVERY - 1; /* read the clock in the next round */
+	}
+}
+
+bool wait_round(void)
+{
+	enum wait_mode mode = wait_mode();
+	struct wait_thread *w;
+	uint64_t now, waited_ns;
+
+	w = mode == WAIT_SPIN ? NULL : self();
+	if (!w)
+		return false;
+	if (mode == WAIT_LONG) {
+		round_long(w);
+		return true;
+	}
+	now = os_now_ns();
+	if (!is_idle(w, now, GAP_NS)) {
+		begin(w, now);
+		return true;
+	}
+	waited_ns = now - w->since_ns;
+	if (waited_ns < SPIN_NS) {
+		os_cpu_relax();
+		return true;
+	}
+	if (wait.yields && waited_ns < YIELD_NS) {
+		syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
+		w->round_at_ns = os_now_ns();
+	} else {
+		nap(w, waited_ns);
+	}
+	return true;
+}
+
+void wait_test_begin(void)
+{
+	struct wait_thread *w;
+	uint64_t now;
+
+	wait_call_begin();
+	if (wait_mode() != WAIT_POLITE)
+		return;
+	w = self();
+	if (!w)
+		return;
+	now = os_now_ns();
+	if (now - w->tested_at_ns > TEST_GAP_NS)
+		w->tests_since_ns = now;
+}
+
+int wait_test_end(int rc, const int *found)
+{
+	struct wait_thread *w;
+
+	if (rc || *found || wait_mode() != WAIT_POLITE)
+		return rc;
+	w = self();
+	if (!w)
+		return rc;
+	w->tested_at_ns = os_now_ns();
+	if (w->tested_at_ns - w->tests_since_ns > TEST_NS) {
+		nap(w, w->tested_at_ns - w->tests_since_ns);
+		w->tested_at_ns = w->round_at_ns;
+	}
+	return rc;
+}

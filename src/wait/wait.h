@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * wait: what a thread does while the host MPI has nothing for it: spin, yield, sleep.
+ *
+ *   host MPI, blocked --idle round--> sched_yield() of preload/, or its progress function
+ *                                          |                       (mpi/front/idle.c)
+ *                                     wait_round()  spin: return at once; yield; nap on a futex
+ *
+ *   mode      polite: a node with more ranks than CPUs. A wait spins for microseconds, then naps
+ *             long: a core for each rank. A wait naps after LONG_NS
+ *             spin: the host MPI waits as without Sluice
+ *
+ * A wait begins with a call of the program (wait_call_begin()), or with a gap: the time between two
+ * idle rounds of a thread is short and steady while the host MPI finds nothing. Polite processes
+ * therefore intercept every call (mpi/front). A process of mode long intercepts calls only while a
+ * thread has waited for a long time without a gap, to tell one wait from many.
+ *
+ * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
+ * work between two tests ends such a wait.
+ *
+ * Order of calls: wait_start() in MPI_Init; the rest afterwards, from any thread, not in signal
+ * handlers. A forked child spins. Nothing here takes a lock or allocates.
+ */
+#ifndef SLUICE_WAIT_H
+#define SLUICE_WAIT_H
+
+#include "base/base.h"
+#include "os/os.h"
+
+enum wait_mode { WAIT_SPIN, WAIT_LONG, WAIT_POLITE };
+
+struct wait_facts {
+	int64_t option;  /* SLUICE_WAIT: enum base_wait */
+	int local_ranks; /* ranks of the job on this node; -1: unknown */
+	int cpus;        /* CPUs for them; -1: unknown */
+};
+/* Returns: the mode that follows from the facts. */
+enum wait_mode wait_decide(const struct wait_facts *facts);
+/* Reads the facts from the options, the launcher's environment, the CPU masks of this process and
+ * of its siblings, and the quota of its cgroups. */
+void wait_facts_read(struct wait_facts *out);
+/* Returns: CPUs of a quota, rounded up, from the text of a cgroup's cpu.max; -1: no quota. */
+int wait_quota_cpus(const char *cpu_max);
+
+/* Decides the mode of this process. Returns: the mode. */
+enum wait_mode wait_start(void);
+const char *wait_mode_name(enum wait_mode mode);
+
+/* Sets the functions that begin and end to intercept calls, for mode long. */
+void wait_on_question(void (*ask)(void), void (*answered)(void));
+
+extern _Atomic int wait_mode_now; /* enum wait_mode */
+static inline enum wait_mode wait_mode(void)
+{
+	return (enum wait_mode)atomic_load_explicit(&wait_mode_now, memory_order_relaxed);
+}
+
+/* One thread's present wait. */
+struct wait_thread {
+	uint64_t since_ns;    /* begin of the wait, or of its last progress */
+	uint64_t round_at_ns; /* the last idle round */
+	uint64_t round_ns;    /* usual length of an idle round */
+	uint32_t calls;       /* calls of the program */
+	uint32_t call;        /* the call to which the other members belong */
+	uint32_t rounds;
+	bool asks;            /* intercepts calls, to see whether the wait is one call */
+	/* tests of the program, which wait_round() does not count */
+	uint64_t tests_since_ns, tested_at_ns;
+};
+/* NULL until the thread's first idle round. A pointer, as static TLS is scarce. */
+extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initial-exec")));
+
+/* Around each call of the program that may block. */
+static inline void wait_call_begin(void)
+{
+	if (wait_thread)
+		wait_thread->calls++;
+}
+static inline int wait_call_end(int rc) { return rc; }
+/* Around each call that tests. found: its flag, which holds if rc is 0. Returns: rc. */
+void wait_test_begin(void);
+int wait_test_end(int rc, const int *found);
+
+/* One idle round of the host MPI in this thread: spins, yields or naps. Returns: false in mode
+ * spin, where the caller does what the host MPI asked for. */
+bool wait_round(void);
+
+#endif

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""MPI programs whose ranks share an address space (sluice run --endpoints).
+
+Run alone: ./dev check mpi -k test_endpoints. Any other test: pytest test/mpi/... --endpoints 2
+"""
+import pytest
+
+from support.behaviours import behaviours
+
+PROGRAM = 'endpoints.c'
+
+
+def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
+    done = mpi.launch(ranks, mpi.build(program), *names, sluice=with_sluice,
+                      env={'SLUICE_ENDPOINTS': str(share), **env})
+    assert [name for name in names if f'ok {name}\n' not in done.out] == [], done.explain()
+    assert not done.leftovers, done.leftovers
+    return done
+
+
+@pytest.mark.parametrize('name, ranks, share', [
+    ('mpich', 2, 2), ('mpich', 4, 2), ('openmpi', 2, 2), ('debian-mpich', 3, 3), ('debian-openmpi', 3, 2),
+    ('impi', 2, 2)])
+def test_messages_and_windows(name, ranks, share, get_mpi, with_sluice):
+    names = [behaviour for behaviour, _ in behaviours(PROGRAM) if behaviour != 'processes']
+    if name == 'debian-mpich': # MPICH 4.0.2 loses the put of 3 plain processes, too
+        names.remove('windows')
+    assert check(get_mpi(name), ranks, share, names, with_sluice).status == 0
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_ranks_of_a_carrier_have_one_parent(name, get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('without Sluice each rank is the child of its launcher')
+    done = check(get_mpi(name), 4, 2, ['processes'], with_sluice)
+    parents = [line.split()[-1] for line in done.out.splitlines() if 'parent' in line]
+    assert sorted(parents.count(parent) for parent in set(parents)) == [2, 2], done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_collectives_with_sluice(name, get_mpi, with_sluice):
+    env = {'SLUICE_COLL_THRESHOLD': '1', 'coll:allreduce': 'on', 'SLUICE_REGION_ADOPT_AFTER': '1',
+           'region_adopt_min': '4K'}
+    names = [behaviour for behaviour, _ in behaviours('moves.c')][:6]
+    assert check(get_mpi(name), 2, 2, names, with_sluice, 'moves.c', **env).status == 0

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice run --endpoints: ranks that share an address space behave as processes. No MPI: this program
+is the launcher.
+
+Run alone: pytest test/tools/test_endpoints.py
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cli import PROGRAMS, SLUICE, compile_c, plain_env
+
+
+@pytest.fixture(scope='module')
+def programs(tmp_path_factory):
+    """Compiled programs, and a library with state that they load."""
+    folder = tmp_path_factory.mktemp('endpoints')
+    compile_c(folder / 'plugin.so', 'int counter = 100;\n', '-shared', '-fPIC')
+    compile_c(folder / 'ranks', 'endpoints.c', '-rdynamic', '-pthread')
+    compile_c(folder / 'no_pie', 'endpoints.c', '-rdynamic', '-pthread', '-no-pie', '-fno-pie')
+    compile_c(folder / 'static', 'int main(void) { return 3; }\n', '-static')
+    return folder
+
+
+def start(command, ranks, share, rank_env=(), rank_popen=(), **popen):
+    """One process a rank, all children of this launcher."""
+    started = []
+    for rank in range(ranks):
+        env = {'MPI_LOCALRANKID': str(rank), 'PMI_RANK': str(rank), 'SLUICE_LOG': 'info',
+               **(rank_env[rank] if rank_env else {})}
+        line = [SLUICE, 'run', f'--endpoints={share}', *command]
+        own = rank_popen[rank] if rank_popen else {}
+        started.append(subprocess.Popen([str(word) for word in line], env=plain_env(**env), text=True,
+                                        **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **popen,
+                                           **own}))
+    return started
+
+
+def finish(started):
+    """(status, stdout, stderr) of each rank."""
+    ends = []
+    for child in started:
+        out, err = child.communicate(timeout=60)
+        ends.append((child.returncode, out, err))
+    return ends
+
+
+def run(command, ranks, share, **more):
+    return finish(start(command, ranks, share, **more))
+
+
+def children(pid):
+    return [int(p) for p in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] not in 'ZX'
+    except OSError:
+        return False
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize('ranks, share', [(1, 1), (2, 2), (4, 2), (16, 16)])
+def test_globals_tls_heap_threads_and_plugins_are_each_ranks_own(ranks, share, programs):
+    ends = run([programs / 'ranks', 'state', programs / 'plugin.so'], ranks, share)
+    expected = [(0, f'{r}: exit handler, global {7 + r}\n', '') for r in range(ranks)]
+    assert ends == expected
+
+
+def test_as_many_ranks_as_asked_for_share_an_address_space(programs):
+    """Each image has mapped ld.so once more, beside that of the carrier."""
+    for share, loaders in ((3, [4, 4, 4, 2]), (1, [2, 2, 2, 2]), ('off', [1, 1, 1, 1])):
+        ends = run([programs / 'ranks', 'space'], 4, share)
+        assert [int(re.search(r'loaders (\d+)', out)[1]) for _, out, _ in ends] == loaders
+
+
+def test_cxx(programs):
+    if not shutil.which('c++'):
+        pytest.skip('no C++ compiler')
+    target = programs / 'cxx'
+    subprocess.run(['c++', '-O1', '-std=c++17', '-rdynamic', '-pthread', '-o', target,
+                    PROGRAMS / 'endpoints.cc'], check=True)
+    assert run([target], 4, 4) == [(0, f'{r}: destroyed\n', '') for r in range(4)]
+
+
+def test_fortran(programs, tmp_path):
+    if not shutil.which('gfortran'):
+        pytest.skip('no gfortran')
+    target = programs / 'fortran'
+    subprocess.run(['gfortran', '-O1', '-rdynamic', '-o', target, PROGRAMS / 'endpoints.f90'], check=True,
+                   cwd=tmp_path)
+    assert run([target], 4, 4, cwd=tmp_path) == [(0, f'{r}: fortran\n', '') for r in range(4)]
+    assert not list(tmp_path.glob('unit.*'))
+
+
+def test_arguments_environment_folder_mask_limits_and_cpus_arrive(programs, tmp_path):
+    import resource
+    folders = [tmp_path / str(r) for r in range(3)]
+    cpus = sorted(os.sched_getaffinity(0))
+    own = []
+    for rank, folder in enumerate(folders):
+        folder.mkdir()
+
+        def before(rank=rank):
+            os.umask(0o20 + rank)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (300 + rank, 400))
+            os.sched_setaffinity(0, cpus[:1] if rank == 1 else cpus)
+        own.append({'cwd': folder, 'preexec_fn': before})
+    ends = run([programs / 'ranks', 'describe', 'a b', '', '*'], 3, 3, rank_popen=own,
+               rank_env=[{'MINE': f'm{r}'} for r in range(3)])
+    for rank, (status, out, err) in enumerate(ends):
+        count = 1 if rank == 1 else len(cpus)
+        assert out.splitlines()[0] == (
+            f'{rank}: {programs}/ranks <describe> <a b> <> <*> in {folders[rank]} mask 02{rank} '
+            f'files {300 + rank} cpus {count} name ranks mine m{rank}')
+        assert (status, err) == (rank, '')
+
+
+def test_descriptors_keep_their_numbers_and_pipes_end(programs):
+    pipes = [os.pipe() for _ in range(2)]
+    own = [{'preexec_fn': lambda end=end: os.dup2(end, 7), 'pass_fds': [7]} for _, end in pipes]
+    started = start([programs / 'ranks', 'copy'], 2, 2, rank_popen=own, stdin=subprocess.PIPE)
+    for _, end in pipes:
+        os.close(end)
+    for rank, child in enumerate(started):
+        out, err = child.communicate(f'input of {rank}\n', timeout=60)
+        assert (child.returncode, err) == (0, '')
+        assert out == f'input of {rank}\n{rank}: exit handler, global 7\n'
+        assert os.read(pipes[rank][0], 100) == f'{rank}: seven\n'.encode()
+        assert os.read(pipes[rank][0], 100) == b'' # every copy of the other end is closed
+        os.close(pipes[rank][0])
+
+
+def test_forks_see_their_own_children_only(programs):
+    for rank, (status, out, err) in enumerate(run([programs / 'ranks', 'forks'], 4, 4)):
+        assert (status, out, err) == (0, f'{rank}: exit handler, global 7\n', '')
+
+
+@pytest.mark.parametrize('end, status', [
+    ('abort', -signal.SIGABRT), ('segv', -signal.SIGSEGV), ('deep', -signal.SIGSEGV), ('_exit', 21),
+    ('quick', 21)])
+def test_a_rank_ends_alone_and_its_process_ends_alike(end, status, programs):
+    """Rank 1 ends; the others go on until their launcher ends them."""
+    started = start([programs / 'ranks', end, '1'], 3, 3)
+    try:
+        assert started[1].wait(20) == status
+        time.sleep(0.1)
+        assert started[0].poll() is None and started[2].poll() is None
+    finally:
+        for child in started:
+            child.terminate()
+    assert [finish([c])[0][0] for c in (started[0], started[2])] == [-signal.SIGTERM] * 2
+
+
+def started_pids(started):
+    """Process IDs of the images, as they print them."""
+    return [int(child.stdout.readline().split()[1]) for child in started]
+
+
+def test_signals_are_forwarded(programs):
+    started = start([programs / 'ranks', 'signal'], 2, 2)
+    started_pids(started)
+    started[1].send_signal(signal.SIGUSR1)
+    assert finish([started[1]])[0][:2] == (33, '1: signal\n')
+    started[0].send_signal(signal.SIGTERM)
+    assert finish([started[0]])[0][:2] == (-signal.SIGTERM, '')
+
+
+def test_a_killed_launched_process_takes_its_rank_with_it(programs):
+    started = start([programs / 'ranks', 'pause'], 2, 2)
+    pids = started_pids(started)
+    started[0].kill()
+    wait_until(lambda: not is_running(pids[0]), 'the image outlives its process')
+    assert is_running(pids[1]) and started[1].poll() is None
+    os.kill(pids[1], signal.SIGKILL)
+    assert [end[0] for end in finish(started)] == [-signal.SIGKILL] * 2
+
+
+def test_a_killed_carrier_takes_all_ranks_with_it(programs):
+    started = start([programs / 'ranks', 'pause'], 2, 2)
+    pids = started_pids(started)
+    carriers = [p for child in started for p in children(child.pid)]
+    assert len(carriers) == 1 and sorted(children(carriers[0])) == sorted(pids)
+    os.kill(carriers[0], signal.SIGKILL)
+    assert [end[0] for end in finish(started)] == [-signal.SIGKILL] * 2
+    wait_until(lambda: not any(map(is_running, pids)), 'an image outlives the carrier')
+
+
+def test_nothing_outlives_the_job(programs):
+    started = start([programs / 'ranks', 'pause'], 2, 2)
+    started_pids(started)
+    carrier = next(p for child in started for p in children(child.pid))
+    for child in started:
+        child.terminate()
+    finish(started)
+    wait_until(lambda: not is_running(carrier), 'the carrier outlives its ranks')
+
+
+@pytest.mark.parametrize('program, reason', [
+    ('no_pie', 'is not position-independent'), ('static', None), ('/bin/sh', 'links no MPI library')])
+def test_a_program_that_cannot_share_stays_a_process(program, reason, programs):
+    path = program if program.startswith('/') else programs / program
+    args = {'no_pie': ['_exit'], 'static': [], '/bin/sh': ['-c', 'exit 4']}[program]
+    for rank, (status, _, err) in enumerate(run([path, *args], 2, 2)):
+        assert status == {'no_pie': 20 + rank, 'static': 3, '/bin/sh': 4}[program]
+        if reason:
+            assert 'this rank stays a process: ' in err and reason in err
+
+
+def test_a_limited_address_space_stays_with_its_process(programs):
+    command = ['sh', '-c', 'ulimit -v 4000000; exec "$@"', 'sh', SLUICE, 'run', '--endpoints=2',
+               programs / 'ranks', '_exit']
+    done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=60,
+                          env=plain_env(MPI_LOCALRANKID='0', PMI_RANK='0', SLUICE_LOG='info'))
+    assert done.returncode == 20 and 'ulimit -v' in done.stderr
+
+
+def test_different_programs_may_share(programs):
+    """MPMD: both are images of one carrier."""
+    shutil.copy(programs / 'ranks', programs / 'other')
+    started = [start([programs / 'ranks', 'pause'], 1, 2)[0]]
+    env = plain_env(MPI_LOCALRANKID='1', PMI_RANK='1')
+    started.append(subprocess.Popen([SLUICE, 'run', '--endpoints=2', programs / 'other', 'pause'], env=env,
+                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    pids = started_pids(started)
+    carrier = next(p for child in started for p in children(child.pid))
+    assert sorted(children(carrier)) == sorted(pids)
+    for child in started:
+        child.terminate()
+    assert [end[0] for end in finish(started)] == [-signal.SIGTERM] * 2
+
+
+@pytest.mark.parametrize('value', ['0', '65', '-1', 'many', '2x', ''])
+def test_a_wrong_number_is_reported_in_one_line(value, programs):
+    (status, _, err), = run([programs / 'ranks', '_exit'], 1, value)
+    assert status == 20
+    assert len(err.splitlines()) == 1 and 'SLUICE_ENDPOINTS' in err and '1 to 64' in err
+
+
+def test_without_a_launcher_the_program_runs_as_it_is(programs):
+    done = subprocess.run([SLUICE, 'run', '--endpoints=2', '/bin/true'], capture_output=True, text=True,
+                          env=plain_env(SLUICE_LOG='info'), timeout=60)
+    assert done.returncode == 0 and 'no launcher has started it' in done.stderr

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "unit.h"
+#include "wait/wait.h"
+
+static enum wait_mode decide(int64_t option, int ranks, int cpus)
+{
+	return wait_decide(&(struct wait_facts){ option, ranks, cpus });
+}
+
+UNIT_TEST(more_ranks_than_cpus_wait_politely)
+{
+	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, 2), WAIT_POLITE);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, 2, 2), WAIT_LONG);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, -1, 2), WAIT_LONG);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, -1), WAIT_LONG);
+	CHECK_EQ(decide(BASE_WAIT_SPIN, 4, 2), WAIT_SPIN);
+	CHECK_EQ(decide(BASE_WAIT_POLITE, 1, 2), WAIT_POLITE);
+}
+
+UNIT_TEST(a_quota_counts_as_cpus)
+{
+	CHECK_EQ(wait_quota_cpus("max 100000\n"), -1);
+	CHECK_EQ(wait_quota_cpus("200000 100000\n"), 2);
+	CHECK_EQ(wait_quota_cpus("150000 100000\n"), 2);
+	CHECK_EQ(wait_quota_cpus("50000 100000\n"), 1);
+	CHECK_EQ(wait_quota_cpus("50000\n"), -1);
+	CHECK_EQ(wait_quota_cpus(""), -1);
+	CHECK_EQ(wait_quota_cpus("0 0\n"), -1);
+}
+
+UNIT_TEST(facts_are_those_of_this_process)
+{
+	struct wait_facts facts;
+	struct os_cpumask cpus;
+
+	base_opt.wait = BASE_WAIT_AUTO;
+	os_cpumask_self(&cpus);
+	setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "3", 1);
+	wait_facts_read(&facts);
+	CHECK_EQ(facts.local_ranks, 3);
+	CHECK(facts.cpus >= 1);
+	unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+	setenv("SLURM_STEP_TASKS_PER_NODE", "8(x4),7", 1);
+	wait_facts_read(&facts);
+	CHECK_EQ(facts.local_ranks, 8);
+	unsetenv("SLURM_STEP_TASKS_PER_NODE");
+	wait_facts_read(&facts);
+	CHECK_EQ(facts.local_ranks, -1);
+	CHECK(facts.cpus <= os_cpumask_count(&cpus));
+}
+
+/* ---- rounds -------------------------------------------------------------------------------- */
+
+static uint64_t sleeps(void) { return base_counter_value(BASE_CTR_SLEEPS); }
+
+static void begin(int64_t option)
+{
+	base_opt.wait = option;
+	wait_start();
+	wait_thread = NULL;
+}
+
+static void end(void) { begin(BASE_WAIT_SPIN); }
+
+/* Idle rounds for this long; each_call: every round belongs to another call. */
+static uint64_t sleeps_of(uint64_t ns, bool each_call)
+{
+	uint64_t before = sleeps();
+
+	for (uint64_t start = os_now_ns(); os_now_ns() - start < ns;) {
+		if (each_call)
+			wait_call_begin();
+		if (!wait_round())
+			sched_yield();
+	}
+	return sleeps() - before;
+}
+
+UNIT_TEST(a_polite_wait_sleeps)
+{
+	struct rusage r;
+	uint64_t cpu;
+
+	begin(BASE_WAIT_POLITE);
+	CHECK(sleeps_of(100000000, false) >= 10);
+	getrusage(RUSAGE_THREAD, &r);
+	cpu = (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) +
+	      (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000;
+	sleeps_of(200000000, false);
+	getrusage(RUSAGE_THREAD, &r);
+	cpu = (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) +
+	      (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 - cpu;
+	CHECK(cpu < 80000);
+	end();
+}
+
+UNIT_TEST(a_spinning_wait_never_sleeps)
+{
+	begin(BASE_WAIT_SPIN);
+	CHECK_EQ(sleeps_of(30000000, false), 0);
+	CHECK(!wait_round());
+}
+
+UNIT_TEST(short_waits_of_many_calls_do_not_sleep)
+{
+	begin(BASE_WAIT_POLITE);
+	CHECK_EQ(sleeps_of(20000000, true), 0);
+	end();
+}
+
+static int asked, answered;
+static void ask(void) { asked++; }
+static void answer(void) { answered++; }
+
+UNIT_TEST(with_a_core_for_each_rank_a_long_wait_asks_first)
+{
+	begin(BASE_WAIT_AUTO);
+	wait_on_question(ask, answer);
+	asked = answered = 0;
+	CHECK_EQ(sleeps_of(100000000, true), 0); /* calls are only seen once it has asked */
+	for (int i = 0; i < 50 && !sleeps_of(40000000, false); i++)
+		; /* a loaded machine interrupts waits */
+	CHECK(asked > answered);
+	CHECK(sleeps_of(40000000, false) > 0);
+	wait_call_begin();
+	sleeps_of(1000000, false);
+	CHECK_EQ(asked, answered);
+	wait_on_question(NULL, NULL);
+	end();
+}
+
+UNIT_TEST(tests_without_other_work_sleep)
+{
+	int flag = 0;
+	uint64_t before = sleeps();
+
+	begin(BASE_WAIT_POLITE);
+	for (uint64_t start = os_now_ns(); os_now_ns() - start < 50000000;) {
+		wait_test_begin();
+		CHECK_EQ(wait_test_end(0, &flag), 0);
+	}
+	CHECK(sleeps() > before);
+	before = sleeps();
+	for (int i = 0; i < 1000; i++) {
+		for (uint64_t start = os_now_ns(); os_now_ns() - start < 5000;)
+			;
+		wait_test_begin();
+		wait_test_end(0, &flag);
+	}
+	CHECK_EQ(sleeps(), before);
+	flag = 1;
+	CHECK_EQ(wait_test_end(7, NULL), 7);
+	CHECK_EQ(wait_test_end(0, &flag), 0);
+	end();
+}
+
+static void wait_in_child(void *arg)
+{
+	(void)arg;
+	CHECK_EQ(wait_mode(), WAIT_SPIN);
+	CHECK(!wait_round());
+}
+
+UNIT_TEST(a_forked_child_does_not_wait_politely)
+{
+	begin(BASE_WAIT_POLITE);
+	CHECK_EQ(unit_fork(wait_in_child, NULL), 0);
+	end();
+}
