@@ -331,6 +331,10 @@ enum base_counter {
 	BASE_CTR_COUNT
 };
 
+extern const struct base_counter_text {
+	const char *name, *help;
+} base_counter_texts[BASE_CTR_COUNT];
+
 extern _Atomic uint64_t base_counters[BASE_CTR_COUNT];
 static inline void base_count(enum base_counter c, uint64_t n)
 {

@@ -143,6 +143,9 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);
+/* Sets the time of calls per byte that they move, of buffers with gaps that are not adopted, in
+ * picoseconds; 0: unknown. */
+void region_set_packed_rate(uint32_t ps_per_byte);
 /* Unpins the region of a descriptor of region_describe(). */
 void region_release(const struct region_desc *d);
 

@@ -409,9 +409,6 @@ refused:
 	return NULL;
 }
 
-/* The sender packs, a mover copies, the receiver unpacks: both by the strides of a datatype. */
-#define PACKED_COPIES 4
-
 /* Counts uses of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
 static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, uint32_t uses,
 			     bool is_spent)
@@ -423,8 +420,8 @@ static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, 
 	if (intent == REGION_FORCE)
 		return WHOLE;
 	adopted = peek_prefix(b->in_start, b->in_end);
-	earned = reuse_count(b->in_start, bytes, adopted,
-			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, uses, is_spent);
+	earned = reuse_count(b->in_start, bytes, adopted, intent == REGION_USE_PACKED, uses,
+			     is_spent);
 	return adopted + earned >= bytes ? WHOLE : earned;
 }
 

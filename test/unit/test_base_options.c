@@ -123,7 +123,7 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 10 + 3); /* ten texts, three lists */
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 11 + 3); /* eleven texts, three lists */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
@@ -142,6 +142,8 @@ UNIT_TEST(every_text_option_can_be_set)
 	CHECK_STR(base_opt.goal_profile, "/tmp/p");
 	CHECK_EQ(load("SLUICE_TUNE=none", NULL), 0);
 	CHECK_STR(base_opt.tune_file, "none");
+	CHECK_EQ(load("SLUICE_ENDPOINTS=4", NULL), 0);
+	CHECK_STR(base_opt.endpoints, "4");
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
