@@ -101,6 +101,7 @@ static const struct {
 	SET("SLUICE_TEST=early_wait=60000000", early_wait_us, 60000000),
 	SET("SLUICE_FAULT_PROGRESS=off", fault_progress, false),
 	SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
+	SET("SLUICE_WAIT=polite", wait, BASE_WAIT_POLITE),
 	SET("SLUICE_WORKERS=48", engine_workers, 48),
 	SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
 	SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
