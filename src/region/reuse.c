@@ -12,12 +12,12 @@
  *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
  *
  * The price of a byte is measured at each adoption in this process: fresh pages or pages of the
- * pool, huge pages or not. Times of uses are estimates from measured copy rates, or, of buffers with
- * gaps, from trials of the host MPI, not times of calls: late partners and noise do not decide. Each time that a region ends before it has repaid
- * its price, the buffer at its address has to save twice as much before the next adoption. So a
- * program that allocates, broadcasts and frees in a loop is not adopted in vain; when the hooks
- * report its allocations, never. SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a
- * number of uses instead.
+ * pool, huge pages or not. Times of uses are estimates from measured copy rates and, for buffers
+ * with gaps, from trials of the host MPI, not times of calls: late partners and noise do not
+ * decide. Each time that a region ends before it has repaid its price, the buffer at its address
+ * has to save twice as much before the next adoption. So a program that allocates, broadcasts and
+ * frees in a loop is not adopted in vain; when the hooks report its allocations, never.
+ * SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a number of uses instead.
  *
  * Called at every use of a buffer that is not adopted, so without the folder's lock, which costs
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
@@ -229,8 +229,9 @@ void reuse_forget(uintptr_t start)
 
 void reuse_note_lifetime(uintptr_t start, uint64_t bytes, uint64_t uses)
 {
-	bool is_repaid = reuse_is_by_cost() ? uses * saved_by_a_use(bytes, false) >= price_of(bytes) :
-					      uses >= LIFETIME_USES_MIN;
+	uint64_t saved_ns = uses * saved_by_a_use(bytes, false);
+	bool is_repaid = reuse_is_by_cost() ? saved_ns >= price_of(bytes)
+					    : uses >= LIFETIME_USES_MIN;
 	struct use_count *s;
 
 	if (!table_try_begin())
