@@ -142,6 +142,7 @@ struct base_options {
 	const char
 		*engine_cpus; /* SLUICE_WORKERS: their CPUs, like 1,4-7; "" = spare CPUs */
 	const char *engine_fault; /* engine_fault: behaviour of the engine `fault` (tests) */
+	const char *dsa_root; /* dsa_root: folder that stands for / in the search for DSA (tests) */
 	int64_t engine_depth;     /* engine_depth: fragments in one channel at a time */
 	int64_t engine_timeout_ms;      /* engine_timeout: after it a channel counts as hung */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */

@@ -8,6 +8,7 @@
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
+	.dsa_root = "",
 	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
@@ -31,7 +32,7 @@ static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
-static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
+static const char *const engine_words[] = { "auto", "none", "dsa", "sw", "fault", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
 #define MIB ((int64_t)1 << 20)
@@ -210,6 +211,8 @@ struct base_option base_option_table[] = {
 	STRING("engine_fault", engine_fault, "",
 	       "Faults of the engine fault: inner=engine,delay=us,rate=bytes/s,short=n,error=n,"
 	       "hang=n", LOCAL),
+	STRING("dsa_root", dsa_root, "",
+	       "Folder in which the devices of Intel DSA are looked for, in place of /", LOCAL),
 	STRING("node_name", node_name, "",
 	       "Identity of this machine in place of the one found; simulates nodes", LOCAL),
 	STRING("fault", fault, "", "Calls made to fail: name:n or name:all, with commas", LOCAL),

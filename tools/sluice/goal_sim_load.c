@@ -14,8 +14,7 @@ static int failed(const struct goal_sim *g, int error)
 	if (error == -ECANCELED)
 		tool_say("goal sim: interrupted");
 	else
-		tool_say("goal sim: %s: %s", g->o.file ? g->input.name : g->o.pattern.pattern->name,
-			 strerror(-error));
+		tool_say("goal sim: %s: %s", g->o.pattern.pattern->name, strerror(-error));
 	return TOOL_FAILED;
 }
 
@@ -40,23 +39,30 @@ static int load_pattern(struct goal_sim *g)
 	return ret ? failed(g, ret) : TOOL_DONE;
 }
 
+static int begin(void *ctx, uint32_t ranks)
+{
+	struct goal_sim *g = ctx;
+
+	g->config.ranks = ranks;
+	return sim_create(&g->config, &g->sim);
+}
+
+static int add(void *ctx, uint32_t rank, const struct goal_block *block)
+{
+	struct goal_sim *g = ctx;
+
+	if (!(rank & TELL_RANKS) && goal_sim_progress(g, "loading", rank, g->config.ranks))
+		return -ECANCELED;
+	return sim_add(g->sim, rank, block);
+}
+
 static int load_file(struct goal_sim *g)
 {
-	const struct goal_program *p;
-	int ret = goal_input_open(&g->input, "sim", g->o.file, true);
+	static const struct goalfile_calls calls = { begin, add };
+	int ret = goal_input_stream(&g->input, "sim", g->o.file, &calls, g);
 
 	goal_problems_print(&g->input.problems, g->input.name);
-	if (ret)
-		return ret;
-	p = g->input.program;
-	g->config.ranks = p->ranks;
-	ret = sim_create(&g->config, &g->sim);
-	for (uint32_t r = 0; r < p->ranks && !ret; r++) {
-		ret = sim_add(g->sim, r, goal_program_block(p, r));
-		if (!ret && !(r & TELL_RANKS) && goal_sim_progress(g, "loading", r, p->ranks))
-			ret = -ECANCELED;
-	}
-	return ret ? failed(g, ret) : TOOL_DONE;
+	return ret;
 }
 
 int goal_sim_load(struct goal_sim *g) { return g->o.file ? load_file(g) : load_pattern(g); }
