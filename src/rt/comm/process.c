@@ -14,6 +14,7 @@
 #include "rt/trials.h"
 #include "sluice/sluice.h"
 #include "tune/tune.h"
+#include "wait/wait.h"
 #include "worker/worker.h"
 
 bool rt_on;
@@ -254,6 +255,7 @@ void rt_stop(void)
 	offload_count();
 	worker_detach();
 	base_counters_report();
+	wait_disconnect();
 	region_fini();
 	node_withdraw();
 	node_fini();
