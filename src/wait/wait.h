@@ -18,6 +18,9 @@
  * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
  * work between two tests ends such a wait.
  *
+ * A process that has sent, or has taken part in a collective, wakes the ranks of its node that may
+ * wait for that (wake.c). Naps are bounded, as not every event comes with a wake-up.
+ *
  * Order of calls: wait_start() in MPI_Init; the rest afterwards, from any thread, not in signal
  * handlers. A forked child spins. Nothing here takes a lock or allocates.
  */

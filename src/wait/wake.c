@@ -3,7 +3,7 @@
  * Sleeping until a peer wakes this process. The word and the number of its sleepers lie in the
  * header that each process publishes (node/).
  *
- *   sleeper   reads the word, counts itself, polls once more, then sleeps while the word is the same
+ *   sleeper   reads the word, counts itself, polls once more, sleeps while the word is the same
  *   waker     has delivered; where it finds a sleeper it changes the word and wakes
  *
  * Their full fences are partners: either the sleeper's last poll finds what was delivered, or the
