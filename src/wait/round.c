@@ -178,6 +178,8 @@ bool wait_round(void)
 		round_long(w);
 		return true;
 	}
+	if (w->is_testing)
+		return true;
 	now = os_now_ns();
 	if (!is_idle(w, now, GAP_NS)) {
 		begin(w, now);
@@ -208,6 +210,7 @@ void wait_test_begin(void)
 	w = self();
 	if (!w)
 		return;
+	w->is_testing = true;
 	now = os_now_ns();
 	if (now - w->tested_at_ns > TEST_GAP_NS)
 		w->tests_since_ns = now;
@@ -215,13 +218,13 @@ void wait_test_begin(void)
 
 int wait_test_end(int rc, const int *found)
 {
-	struct wait_thread *w;
+	struct wait_thread *w = wait_thread;
 
-	if (rc || *found || wait_mode() != WAIT_POLITE)
-		return wait_call_end(rc);
-	w = self();
-	if (!w)
+	if (!w || !w->is_testing)
 		return rc;
+	w->is_testing = false;
+	if (rc || *found)
+		return wait_call_end(rc);
 	w->tested_at_ns = os_now_ns();
 	if (w->tested_at_ns - w->tests_since_ns > TEST_NS) {
 		nap(w, w->tested_at_ns - w->tests_since_ns);

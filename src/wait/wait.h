@@ -68,6 +68,7 @@ struct wait_thread {
 	uint32_t rounds;
 	uint32_t wakes;       /* the process's wake word before the last poll */
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
+	bool is_testing;      /* inside a call that tests, which has no rounds of its own */
 	bool may_wake_all;    /* the call has not woken the others yet */
 	bool asks;            /* intercepts calls, to see whether the wait is one call */
 	/* tests of the program, which wait_round() does not count */
@@ -90,7 +91,8 @@ static inline void wait_call_begin(void)
 {
 	if (wait_thread) {
 		wait_thread->calls++;
-		wait_thread->may_wake_all = false;
+		/* an error handler may have left a test by longjmp() */
+		wait_thread->may_wake_all = wait_thread->is_testing = false;
 	}
 }
 /* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
