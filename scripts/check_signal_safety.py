@@ -32,10 +32,12 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
-         'reclaim', 'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
+         'reclaim', 'dsa_memory', 'dsa_post', 'dsa_flush', 'dsa_poll', 'dsa_retire',
+         'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
-           'engine/sw', 'engine/fault', 'goal', 'layout', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
+           'engine/sw', 'engine/fault', 'engine/dsa', 'goal', 'layout', 'xfer', 'reduce',
+           'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
 # Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has

@@ -70,6 +70,7 @@ enum base_copy_kernel {
 	BASE_COPY_INTERLEAVED, /* several pages at a time, into the caches */
 	BASE_COPY_KERNELS      /* number of kernels */
 };
+enum base_messages { BASE_MESSAGES_OFF, BASE_MESSAGES_AUTO };
 enum base_early { BASE_EARLY_AUTO, BASE_EARLY_ON, BASE_EARLY_OFF };
 enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREAD };
 enum base_guard_kind {
@@ -128,6 +129,7 @@ struct base_options {
 	uint64_t xfer_past_cache_bytes; /* xfer_past_cache: 0 = by the caches */
 	bool xfer_help;                 /* xfer_help: waiting ranks copy for others */
 	const char *decide;          /* SLUICE_DECIDE */
+	int64_t messages;            /* SLUICE_MESSAGES: enum base_messages */
 	int64_t early;               /* SLUICE_EARLY: enum base_early */
 	uint64_t early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
@@ -140,6 +142,7 @@ struct base_options {
 	const char
 		*engine_cpus; /* SLUICE_WORKERS: their CPUs, like 1,4-7; "" = spare CPUs */
 	const char *engine_fault; /* engine_fault: behaviour of the engine `fault` (tests) */
+	const char *dsa_root; /* dsa_root: folder that stands for / in the search for DSA (tests) */
 	int64_t engine_depth;     /* engine_depth: fragments in one channel at a time */
 	int64_t engine_timeout_ms;      /* engine_timeout: after it a channel counts as hung */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
@@ -303,6 +306,10 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")           \
 	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")             \
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
+	X(MESSAGES, "messages", "messages this rank copied from mapped memory of the sender")      \
+	X(BYTES_MESSAGES, "bytes_messages", "bytes of messages copied from mapped memory")         \
+	X(MESSAGES_REPEATED, "messages_repeated",                                                  \
+	  "messages of which the kernel read all, as a region ended or had many gaps")             \
 	X(BYTES_EDGE, "bytes_edge", "edge bytes this rank copied out of descriptors")              \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
 	X(TRIALS, "trials", "comparisons of the host MPI with Sluice by the times of calls")       \
@@ -329,6 +336,10 @@ enum base_counter {
 #undef X
 	BASE_CTR_COUNT
 };
+
+extern const struct base_counter_text {
+	const char *name, *help;
+} base_counter_texts[BASE_CTR_COUNT];
 
 extern _Atomic uint64_t base_counters[BASE_CTR_COUNT];
 static inline void base_count(enum base_counter c, uint64_t n)

@@ -11,9 +11,7 @@ enum { REPORT_BYTES = 8192 };
 
 _Atomic uint64_t base_counters[BASE_CTR_COUNT];
 
-static const struct {
-	const char *name, *help;
-} counter_text[BASE_CTR_COUNT] = {
+const struct base_counter_text base_counter_texts[BASE_CTR_COUNT] = {
 #define X(id, name, help) { name, help },
 	BASE_COUNTERS(X)
 #undef X
@@ -59,8 +57,8 @@ static int report_table(struct report *r, int rank)
 		report_add(r, "sluice: process %d: counters\n", (int)getpid());
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
 		if (base_counter_value(c))
-			report_add(r, "  %-23s %16" PRIu64 "  %s\n", counter_text[c].name,
-				   base_counter_value(c), counter_text[c].help);
+			report_add(r, "  %-23s %16" PRIu64 "  %s\n", base_counter_texts[c].name,
+				   base_counter_value(c), base_counter_texts[c].help);
 	return report_write(STDERR_FILENO, r);
 }
 
@@ -74,7 +72,8 @@ static int report_json(struct report *r, int rank, const char *prefix)
 		return -ENAMETOOLONG;
 	report_add(r, "{\n  \"rank\": %d,\n  \"pid\": %d", rank, (int)getpid());
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
-		report_add(r, ",\n  \"%s\": %" PRIu64, counter_text[c].name, base_counter_value(c));
+		report_add(r, ",\n  \"%s\": %" PRIu64, base_counter_texts[c].name,
+			   base_counter_value(c));
 	report_add(r, "\n}\n");
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0) {

@@ -8,6 +8,7 @@
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
+	.dsa_root = "",
 	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
@@ -23,6 +24,7 @@ struct base_options base_opt = {
 static const char *const region_kinds[] = { "auto", "arena", "cma", "staged", NULL };
 static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", "interleaved",
 					    NULL };
+static const char *const messages_words[] = { "off", "auto", NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const sums_words[] = { "fixed", "host", "any", NULL };
@@ -30,7 +32,7 @@ static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
-static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
+static const char *const engine_words[] = { "auto", "none", "dsa", "sw", "fault", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
 #define MIB ((int64_t)1 << 20)
@@ -77,6 +79,9 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_SUMS", sums, "fixed", sums_words,
 	     "Reductions whose last bits depend on the order of ranks: fixed, equal calls of a run "
 	     "give equal bits; host, the host MPI executes them; any, bits may change", SHARED),
+	ENUM("SLUICE_MESSAGES", messages, "auto", messages_words,
+	     "Whether large messages inside a node are copied from mapped memory of the sender "
+	     "where the host MPI would read them by a system call", SHARED),
 	ENUM("SLUICE_EARLY", early, "auto", early_words,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can", TUNED),
@@ -206,6 +211,8 @@ struct base_option base_option_table[] = {
 	STRING("engine_fault", engine_fault, "",
 	       "Faults of the engine fault: inner=engine,delay=us,rate=bytes/s,short=n,error=n,"
 	       "hang=n", LOCAL),
+	STRING("dsa_root", dsa_root, "",
+	       "Folder in which the devices of Intel DSA are looked for, in place of /", LOCAL),
 	STRING("node_name", node_name, "",
 	       "Identity of this machine in place of the one found; simulates nodes", LOCAL),
 	STRING("fault", fault, "", "Calls made to fail: name:n or name:all, with commas", LOCAL),

@@ -89,8 +89,13 @@ int image_check(const char *path, struct image_file *out, char *reason, size_t c
 {
 	const char *refusal;
 	size_t bytes;
-	void *at = map_file(path, &bytes);
+	void *at;
 
+	if (*path == '-') {
+		snprintf(reason, cap, "ld.so takes the path %s for an option", path);
+		return -EINVAL;
+	}
+	at = map_file(path, &bytes);
 	if (!at)
 		return fail(-errno, reason, cap, "cannot read", path);
 	refusal = check_program(at, bytes, out);

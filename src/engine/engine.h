@@ -14,6 +14,7 @@
  *   ops->chan_close                close a channel
  *
  * Engines stand in one array, best first (registry.c):
+ *   dsa    Intel DSA
  *   sw     worker threads of this process at idle priority; the reference
  *   fault  wraps another engine and injects failures (tests): engine_fault
  * To add an engine, add a folder, a line in registry.c and its files in meson.build. The
@@ -80,6 +81,7 @@ struct engine_caps {
 /* A back end. Every member is required unless its comment says otherwise. */
 struct engine_ops {
 	const char *name, *help;
+	bool is_by_name; /* SLUICE_ENGINE=auto does not choose it */
 	/*
 	 * Tries the device with a real copy or thread. Idempotent.
 	 * Returns: 0, or -errno with a sentence in `reason`.

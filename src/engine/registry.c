@@ -6,7 +6,8 @@
 #include "engine/private.h"
 
 /* Best first. base/option_table.c lists the same names for SLUICE_ENGINE. */
-const struct engine_ops *const engine_registry[] = { &engine_sw, &engine_fault, NULL };
+const struct engine_ops *const engine_registry[] = { &engine_dsa, &engine_sw, &engine_fault,
+						       NULL };
 
 const struct engine_ops *engine_of_test;
 void (*engine_thread_started)(void);
@@ -34,8 +35,7 @@ static bool works(const struct engine_ops *e, char *reason, size_t cap)
 static const struct engine_ops *pick_best(char *reason, size_t cap)
 {
 	for (const struct engine_ops *const *e = engine_registry; *e; e++)
-		/* injects failures: by name only */
-		if (*e != &engine_fault && works(*e, reason, cap))
+		if (!(*e)->is_by_name && works(*e, reason, cap))
 			return *e;
 	return NULL;
 }

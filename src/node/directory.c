@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/backoff.h"
@@ -70,6 +71,20 @@ struct node_header *node_header_self(void)
 	/* a forked child has not mapped the arena */
 	return region_arena_base() ? atomic_load_explicit(&own, memory_order_acquire) : NULL;
 }
+
+static void set_ended(uint32_t has_ended)
+{
+	/* a child has no arena, or shares this one until its exec */
+	bool is_owner = own_pid == (int)syscall(SYS_getpid);
+	struct node_header *h = is_owner ? node_header_self() : NULL;
+
+	/* release: before the new program begins; partner: node_header_of */
+	if (h)
+		atomic_store_explicit(&h->has_ended, has_ended, memory_order_release);
+}
+
+void node_exec_begin(void) { set_ended(1); }
+void node_exec_failed(void) { set_ended(0); }
 
 /* ---- opening an arena ---------------------------------------------------------------------- */
 

@@ -20,19 +20,13 @@
 
 #include "node/private.h"
 
-/* Nobody accepts. Each process connects to another one once, and a full queue, too, proves that it
- * is present, but not its pid. */
-#define DISCOVERY_BACKLOG SOMAXCONN
-
-enum { ABSENT = -1, UNNAMED = -2 /* present, and its queue is full */ };
+#define DISCOVERY_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
 
 static struct {
 	pthread_mutex_t lock;
 	int fd;
 	int reserve;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
-	int32_t *pids;  /* by job rank; 0: not asked, ABSENT, UNNAMED */
-	int ranks;      /* that `pids` has */
 } discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .reserve = -1 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -120,66 +114,23 @@ void node_announce(bool prefer_pmix)
 		directory_publish(rank);
 }
 
-/* Returns: the pid of a rank, ABSENT, UNNAMED, or 0 without a descriptor to ask with. */
-static int32_t ask_locked(int rank)
+static bool is_present(uint64_t job, int rank)
 {
-	struct ucred c = { 0 };
+	struct ucred c;
 	socklen_t len = sizeof c;
 	struct sockaddr_un a;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int32_t pid = ABSENT;
+	bool present;
 
 	if (fd < 0)
-		return 0;
-	if (connect(fd, (struct sockaddr *)&a, discovery_name(&a, discovery.job, rank)))
-		pid = errno == EAGAIN ? UNNAMED : ABSENT;
-	else if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid())
-		pid = c.pid > 0 ? c.pid : UNNAMED; /* 0: of another pid namespace */
+		return false;
+	present = !connect(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank));
+	if (present)
+		present = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+	else
+		present = errno == EAGAIN;
 	close(fd);
-	return pid;
-}
-
-static int32_t *known_pid_locked(int rank)
-{
-	int ranks = base_max_u64((uint64_t)rank + 1, 2 * (uint64_t)discovery.ranks);
-	int32_t *more;
-
-	if (rank < discovery.ranks)
-		return &discovery.pids[rank];
-	more = realloc(discovery.pids, (size_t)ranks * sizeof *more);
-	if (!more)
-		return NULL;
-	memset(more + discovery.ranks, 0, (size_t)(ranks - discovery.ranks) * sizeof *more);
-	discovery.pids = more;
-	discovery.ranks = ranks;
-	return &more[rank];
-}
-
-static int32_t pid_of_locked(int rank, bool again)
-{
-	int32_t *known = known_pid_locked(rank), pid = known ? *known : 0;
-
-	if (pid && !(again && pid == ABSENT))
-		return pid;
-	/* a rank without free descriptors must reach the same result as the others */
-	if (discovery.reserve >= 0)
-		close(discovery.reserve);
-	pid = ask_locked(rank);
-	discovery.reserve = open_reserve();
-	if (known)
-		*known = pid;
-	return pid;
-}
-
-int node_job_process(int job_rank)
-{
-	int32_t pid = 0;
-
-	pthread_mutex_lock(&discovery.lock);
-	if (discovery.job && job_rank >= 0)
-		pid = pid_of_locked(job_rank, false);
-	pthread_mutex_unlock(&discovery.lock);
-	return pid > 0 ? pid : 0;
+	return present;
 }
 
 int node_first_absent(const int *job_ranks, int n)
@@ -187,13 +138,13 @@ int node_first_absent(const int *job_ranks, int n)
 	int absent = -1;
 
 	pthread_mutex_lock(&discovery.lock);
-	for (int i = 0; discovery.job && absent < 0 && i < n; i++) {
-		/* an absent rank may have announced itself meanwhile (sessions) */
-		int32_t pid = pid_of_locked(job_ranks[i], true);
-
-		if (!pid || pid == ABSENT)
+	/* a rank without free descriptors must reach the same result as the others */
+	if (discovery.reserve >= 0)
+		close(discovery.reserve);
+	for (int i = 0; discovery.job && absent < 0 && i < n; i++)
+		if (!is_present(discovery.job, job_ranks[i]))
 			absent = i;
-	}
+	discovery.reserve = open_reserve();
 	pthread_mutex_unlock(&discovery.lock);
 	return absent;
 }
@@ -206,8 +157,5 @@ void node_withdraw(void)
 	if (discovery.reserve >= 0)
 		close(discovery.reserve);
 	discovery.fd = discovery.reserve = -1;
-	free(discovery.pids);
-	discovery.pids = NULL;
-	discovery.ranks = 0;
 	pthread_mutex_unlock(&discovery.lock);
 }

@@ -66,9 +66,6 @@ struct node_header {
 	uint64_t start, arena_id, arena_bytes, options_hash;
 	/* The process has begun to execute another program: nothing in the arena holds any more. */
 	_Atomic uint32_t has_ended;
-	/* Polite waiting. */
-	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
-	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
 };
@@ -76,6 +73,9 @@ struct node_header {
 
 /* Returns: the header of this process; NULL: it has announced nothing, or has forked since. */
 struct node_header *node_header_self(void);
+/* Around exec: the arena ends with the program. Does nothing between vfork() and exec. Context:
+ * async-signal-safe. */
+void node_exec_begin(void), node_exec_failed(void);
 /*
  * Returns: the header of a process of this machine; NULL: it does not run Sluice with equal
  * options, or its arena cannot be opened. The address is valid until node_fini(). Context: any
@@ -84,9 +84,6 @@ struct node_header *node_header_self(void);
  * longer intervals.
  */
 struct node_header *node_header_of(int pid);
-/* Returns: the pid of a rank of the job (of MPI_COMM_WORLD, or as the launcher numbers it) on this
- * machine; 0: another machine, or no Sluice. Remembered, the absence too. Context: takes a lock. */
-int node_job_process(int job_rank);
 
 struct node_group; /* see the accessors below */
 

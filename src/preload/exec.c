@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "guard/guard.h"
+#include "node/node.h"
 #include "preload/next.h"
 #include "preload/preload.h"
 
@@ -53,6 +54,16 @@ static struct {
 		ret_ = (call);     \
 		guard_exec_end();  \
 		ret_;              \
+	})
+
+/* The program of this process ends, unless the call fails. */
+#define REPLACED(call)             \
+	({                         \
+		int done_;         \
+		node_exec_begin(); \
+		done_ = GUARDED(call); \
+		node_exec_failed(); \
+		done_;             \
 	})
 
 /* Before the first fork: dlsym() takes locks. */
@@ -167,12 +178,12 @@ static bool keeps_fd(int fd)
 
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
-	return GUARDED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
+	return REPLACED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
 }
 
 static int run_file(const char *file, char *const argv[], char *const envp[])
 {
-	return GUARDED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
+	return REPLACED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -191,7 +202,7 @@ EXPORT int execvp(const char *file, char *const argv[]) { return run_file(file, 
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	return GUARDED(NEXT(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
+	return REPLACED(NEXT(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
 }
 
 /* Checks descriptors and paths relative to the working directory; other programs inherit the
@@ -209,7 +220,7 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 
 	if (!NEXT(execveat)) /* libc before 2.34 */
 		return (int)syscall(SYS_execveat, dir_fd, path, argv, env, flags);
-	return GUARDED(NEXT(execveat)(dir_fd, path, argv, env, flags));
+	return REPLACED(NEXT(execveat)(dir_fd, path, argv, env, flags));
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,

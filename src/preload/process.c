@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "guard/guard.h"
+#include "message/message.h"
 #include "preload/next.h"
 
 static struct {
@@ -76,6 +77,14 @@ EXPORT void abort(void)
 /* With six arguments: the kernel ignores those that a call does not have. */
 EXPORT long hook_syscall(long, long, long, long, long, long, long) __asm__("syscall");
 
+static ssize_t read_by_number(pid_t pid, const struct iovec *local, unsigned long locals,
+			      const struct iovec *remote, unsigned long remotes,
+			      unsigned long flags)
+{
+	return NEXT(syscall)(SYS_process_vm_readv, pid, (long)local, (long)locals, (long)remote,
+			     (long)remotes, (long)flags);
+}
+
 EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	if (base_unlikely(nr == SYS_rt_sigprocmask && d == 8)) {
@@ -88,6 +97,14 @@ EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f
 		if (!ret && c)
 			*(unsigned long *)c = old.__val[0];
 		return ret;
+	}
+	if (base_unlikely(nr == SYS_process_vm_readv) &&
+	    message_is_served(__builtin_return_address(0))) {
+		struct message_read r = { (pid_t)a, (const struct iovec *)b, (unsigned long)c,
+					  (const struct iovec *)d, (unsigned long)e,
+					  (unsigned long)f, read_by_number };
+
+		return message_read(&r);
 	}
 	return NEXT(syscall)(nr, a, b, c, d, e, f);
 }

@@ -154,6 +154,8 @@ static int arena_open(void)
 	arena.bytes = bytes;
 	bit_set(arena.used, 0); /* the head */
 	arena.next = REGION_HEAD_BYTES / REGION_UNIT;
+	if (region_lock_notices_fork())
+		table_set_head_locked((struct region_head *)(arena.base + OS_PAGE));
 	return 0;
 
 unmap_bits:

@@ -109,7 +109,7 @@ still_shared:
 /* No other thread accesses the contents. */
 int ends_make_anonymous(uint32_t at)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
 	struct mapping p;
 
@@ -150,7 +150,7 @@ static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 
 void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 	uint64_t below = start > r->start ? start - r->start : 0;
 	uint64_t above = r->end > end ? r->end - end : 0;
 
@@ -192,7 +192,7 @@ static int make_private_unpinned(struct region *r)
 
 static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 
 	if (is_busy(r))
 		return;
@@ -204,7 +204,7 @@ static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_return(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 
 	if (!is_busy(r) || pins_of(r))
 		make_private_unpinned(r);
@@ -212,12 +212,12 @@ static void visit_return(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 
 	if (is_busy(r) || pins_doom_locked(r))
 		return;
 	/* the caller has the range to itself, not the rest of the region */
-	if ((r->start < start || r->end > end) && !table_is_alone())
+	if ((r->start < start || r->end > end) && !table_is_unread())
 		ends_make_private(r);
 	else
 		ends_make_anonymous(at);
@@ -225,7 +225,7 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 	uintptr_t a = base_max_u64(start, r->start), b = base_min_u64(end, r->end);
 	int ret;
 
@@ -244,7 +244,7 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_unmap_begin(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 
 	if (is_busy(r))
 		return;
@@ -271,12 +271,12 @@ static bool widen_locked(uintptr_t *start, uintptr_t *end)
 {
 	uint32_t first = table_find(*start), last = table_find(*end);
 
-	if (last < region_table.n && region_table.at[last].start < *end)
+	if (last < region_table.head->n && region_table.head->at[last].start < *end)
 		last++;
 	if (first >= last)
 		return false;
-	*start = base_min_u64(*start, region_table.at[first].start);
-	*end = base_max_u64(*end, region_table.at[last - 1].end);
+	*start = base_min_u64(*start, region_table.head->at[first].start);
+	*end = base_max_u64(*end, region_table.head->at[last - 1].end);
 	return true;
 }
 
@@ -359,9 +359,9 @@ void region_unmap_end(uint32_t ticket, uintptr_t start, uintptr_t end, bool done
 	if (done)
 		rules_forget_locked(start, end);
 	for (uint32_t i = table_find(end); i != UINT32_MAX; i--) {
-		struct region *r = &region_table.at[i];
+		struct region *r = &region_table.head->at[i];
 
-		if (i >= region_table.n || r->start >= end)
+		if (i >= region_table.head->n || r->start >= end)
 			continue;
 		if (r->end <= start)
 			break;

@@ -9,15 +9,15 @@ static uint32_t find_victim(uint32_t *out_active)
 {
 	uint32_t victim = UINT32_MAX, n = 0;
 
-	for (uint32_t i = 0; i < region_table.n; i++) {
-		const struct region *r = &region_table.at[i];
+	for (uint32_t i = 0; i < region_table.head->n; i++) {
+		const struct region *r = &region_table.head->at[i];
 
 		if (r->state == REGION_RETURNED)
 			continue;
 		n++;
 		if (!pins_of(r) && !r->ticket &&
 		    (victim == UINT32_MAX ||
-		     pins_last_use(r) < pins_last_use(&region_table.at[victim])))
+		     pins_last_use(r) < pins_last_use(&region_table.head->at[victim])))
 			victim = i;
 	}
 	*out_active = n;
@@ -26,7 +26,7 @@ static uint32_t find_victim(uint32_t *out_active)
 
 static bool has_room(uint32_t active)
 {
-	return active < (uint64_t)base_opt.region_max && region_table.n < TABLE_MAX;
+	return active < (uint64_t)base_opt.region_max && region_table.head->n < TABLE_MAX;
 }
 
 uint32_t evict_ask(void)
@@ -37,7 +37,7 @@ uint32_t evict_ask(void)
 	region_lock();
 	at = find_victim(&active);
 	if (at != UINT32_MAX && !has_room(active))
-		r = region_table.at[at];
+		r = region_table.head->at[at];
 	region_unlock();
 	/* may pin it */
 	registered_ask(r.start, r.end, REGISTERED_ASK);
@@ -51,13 +51,13 @@ bool evict_make_room_locked(uint32_t may_evict)
 
 	if (has_room(n))
 		return true;
-	if (victim == UINT32_MAX || (may_evict && region_table.at[victim].id != may_evict))
+	if (victim == UINT32_MAX || (may_evict && region_table.head->at[victim].id != may_evict))
 		return false;
-	alone = table_is_alone();
-	if (!alone && region_table.n - n >= (uint64_t)base_opt.region_max)
+	alone = table_is_unread();
+	if (!alone && region_table.head->n - n >= (uint64_t)base_opt.region_max)
 		return false;
-	if (alone ? ends_make_anonymous(victim) : ends_make_private(&region_table.at[victim]))
+	if (alone ? ends_make_anonymous(victim) : ends_make_private(&region_table.head->at[victim]))
 		return false;
 	base_count(BASE_CTR_EVICTED, 1);
-	return region_table.n < TABLE_MAX;
+	return region_table.head->n < TABLE_MAX;
 }

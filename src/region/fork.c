@@ -11,8 +11,8 @@ enum { PIN_WAITS = 200, PIN_WAIT_NS = 1000000 };
 
 static bool has_pins(void)
 {
-	for (uint32_t i = 0; i < region_table.n; i++)
-		if (pins_of(&region_table.at[i]) > region_table.at[i].has_gpu_pin)
+	for (uint32_t i = 0; i < region_table.head->n; i++)
+		if (pins_of(&region_table.head->at[i]) > region_table.head->at[i].has_gpu_pin)
 			return true;
 	return false;
 }
@@ -27,7 +27,7 @@ static bool is_in_use(const struct os_vma *v)
 		return true;
 	if (arena_is_own_mapping_locked(v))
 		return true;
-	return i < region_table.n && region_table.at[i].start < v->end;
+	return i < region_table.head->n && region_table.head->at[i].start < v->end;
 }
 
 /*
@@ -53,7 +53,7 @@ static bool collect(const struct os_vma *v, void *arg)
 		return true;
 	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset, prot, &copied))
 		base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
-	if (region_table.n < TABLE_MAX)
+	if (region_table.head->n < TABLE_MAX)
 		table_insert(&r);
 	return true;
 }
@@ -74,9 +74,9 @@ void fork_prepare(void)
 		os_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */
 		region_lock();
 	}
-	alone = table_is_alone();
-	for (uint32_t i = region_table.n; i-- > 0;) {
-		struct region *r = &region_table.at[i];
+	alone = table_is_unread();
+	for (uint32_t i = region_table.head->n; i-- > 0;) {
+		struct region *r = &region_table.head->at[i];
 
 		if (pins_of(r))
 			r->retired = true; /* the child reads its pages until it has copied them */
@@ -102,13 +102,13 @@ void fork_parent(void)
 
 void fork_child(void)
 {
-	bool any = region_table.n > 0;
+	bool any = region_lo < region_hi;
 
+	/* the table was in the arena, and half written perhaps: build it anew from the mappings */
 	region_lock_reset();
 	region_lock();
-	/* the table may be half written: build it anew from the mappings */
-	region_table.n = 0;
 	region_table.forks = 0;
+	region_table.is_read = false;
 	pins_reset_locked();
 	table_forget_threads();
 	if (any)

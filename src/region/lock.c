@@ -12,8 +12,6 @@ static __thread bool locked_here __attribute__((tls_model("initial-exec")));
 static __thread int errno_outside __attribute__((tls_model("initial-exec")));
 static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")));
 
-_Atomic uint32_t region_version;
-
 /*
  * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of the holder
  * of the lock it would deadlock. So signals are blocked, except those that the thread raises
@@ -31,6 +29,8 @@ static void block_signals(void)
 	mask_outside = outside;
 }
 
+static bool is_fresh_child(void);
+
 void region_lock(void)
 {
 	int err = errno; /* the program's, which called free() or munmap() */
@@ -38,10 +38,12 @@ void region_lock(void)
 	block_signals();
 	pthread_mutex_lock(&lock);
 	locked_here = true;
+	if (base_unlikely(is_fresh_child()))
+		table_set_head_locked(NULL);
 	errno_outside = err;
 	/* a thread that pins without the lock sees the version, or this thread sees the pin;
 	 * partner: peek_is_valid */
-	atomic_fetch_add_explicit(&region_version, 1, memory_order_seq_cst);
+	atomic_fetch_add_explicit(&region_table.head->version, 1, memory_order_seq_cst);
 	region_fence();
 }
 
@@ -52,7 +54,7 @@ void region_unlock(void)
 
 	pins_return_doomed_locked();
 	/* release, partner: peek_begin; a look-up with this version sees all changes */
-	atomic_fetch_add_explicit(&region_version, 1, memory_order_release);
+	atomic_fetch_add_explicit(&region_table.head->version, 1, memory_order_release);
 	locked_here = false;
 	pthread_mutex_unlock(&lock);
 	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, NULL, sizeof mask);
@@ -70,6 +72,7 @@ static bool is_fresh_child(void)
 {
 	return at_home && !atomic_load_explicit(at_home, memory_order_relaxed);
 }
+bool region_lock_notices_fork(void) { return at_home; }
 bool region_is_locked_here(void) { return locked_here || is_fresh_child(); }
 
 void region_lock_init(void)
@@ -95,5 +98,5 @@ void region_lock_reset(void)
 		atomic_store_explicit(at_home, 1, memory_order_relaxed);
 	locked_here = false;
 	pthread_mutex_init(&lock, NULL);
-	atomic_store_explicit(&region_version, 0, memory_order_relaxed);
+	table_set_head_locked(NULL);
 }

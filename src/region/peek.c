@@ -14,27 +14,37 @@
 #define RACY
 #endif
 
-static uint32_t peek_begin(void)
+/* A table at one moment. */
+struct view {
+	const struct region_head *head; /* its memory is never unmapped */
+	uint64_t version;
+};
+
+static struct view view_of(const struct region_head *head)
 {
-	return atomic_load_explicit(&region_version,
-				    memory_order_acquire); /* partner: region_unlock */
+	/* acquire, partner: region_unlock */
+	return (struct view){ head, atomic_load_explicit(&head->version, memory_order_acquire) };
 }
 
-static bool peek_is_valid(uint32_t version)
+RACY static struct view peek_begin(void)
+{
+	return view_of(*(struct region_head *volatile *)&region_table.head);
+}
+
+static bool peek_is_valid(const struct view *v)
 {
 	region_fence(); /* partner: region_lock */
-	return !(version & 1) &&
-	       atomic_load_explicit(&region_version, memory_order_seq_cst) == version;
+	return !(v->version & 1) &&
+	       atomic_load_explicit(&v->head->version, memory_order_seq_cst) == v->version;
 }
 
-/* The first region that ends above addr. The table's memory is never unmapped. */
-RACY static bool peek_find(uintptr_t addr, struct region *out)
+/* The first region that ends above addr. */
+RACY static bool peek_find(const struct view *v, uintptr_t addr, struct region *out)
 {
-	const volatile struct region *at = *(struct region *volatile *)&region_table.at;
-	uint32_t n = *(volatile uint32_t *)&region_table.n, lo = 0, hi = base_min_u64(n, TABLE_MAX);
+	const volatile struct region *at = v->head->at;
+	uint32_t n = *(const volatile uint32_t *)&v->head->n, lo = 0,
+		 hi = base_min_u64(n, TABLE_MAX);
 
-	if (!at)
-		return false;
 	while (lo < hi) {
 		uint32_t mid = (lo + hi) / 2;
 
@@ -61,27 +71,28 @@ RACY static bool peek_find(uintptr_t addr, struct region *out)
 
 bool peek_overlaps(uintptr_t start, uintptr_t end)
 {
-	uint32_t version = peek_begin();
+	struct view v = peek_begin();
 	struct region r;
-	bool any = peek_find(start, &r) && r.start < end;
+	bool any = peek_find(&v, start, &r) && r.start < end;
 
-	return any || !peek_is_valid(version);
+	return any || !peek_is_valid(&v);
 }
 
 bool peek_covers(uintptr_t start, uintptr_t end)
 {
-	uint32_t version = peek_begin();
+	struct view v = peek_begin();
 	struct region r;
 
-	return peek_find(start, &r) && r.start <= start && r.end >= end &&
-	       r.state == REGION_ACTIVE && peek_is_valid(version);
+	return peek_find(&v, start, &r) && r.start <= start && r.end >= end &&
+	       r.state == REGION_ACTIVE && peek_is_valid(&v);
 }
 
 uint64_t peek_prefix(uintptr_t start, uintptr_t end)
 {
+	struct view v = peek_begin();
 	struct region r;
 
-	return peek_find(start, &r) && r.start <= start && r.end < end ? r.end - start : 0;
+	return peek_find(&v, start, &r) && r.start <= start && r.end < end ? r.end - start : 0;
 }
 
 /* A thread is about to fork: no region may be pinned. */
@@ -89,15 +100,58 @@ RACY static bool is_forking(void) { return *(volatile int *)&region_table.forks;
 
 bool peek_region(uintptr_t start, uintptr_t end, struct region *out)
 {
-	uint32_t version = peek_begin();
+	struct view v = peek_begin();
 
-	if (!peek_find(start, out) || out->start > start || out->end < end ||
+	if (!peek_find(&v, start, out) || out->start > start || out->end < end ||
 	    out->state != REGION_ACTIVE || out->ticket || out->suspect || is_forking() ||
-	    !peek_is_valid(version) || !pins_add(out->id))
+	    !peek_is_valid(&v) || !pins_add(out->id))
 		return false;
-	if (peek_is_valid(version) &&
+	if (peek_is_valid(&v) &&
 	    (!os_vma_query_is_cheap() || ends_is_mapped(out, start, end)))
 		return true;
 	pins_release(out->id);
 	return false;
+}
+
+/* ---- the regions of a peer ---------------------------------------------------------------- */
+
+#define TRIES 16 /* the owner holds its lock for a microsecond mostly */
+
+bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *out)
+{
+	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
+	struct region r;
+
+	*out = (struct region_range){ .start = UINTPTR_MAX };
+	for (int i = 0; i < TRIES; i++) {
+		struct view v = view_of(head);
+		bool any = !(v.version & 1) && peek_find(&v, addr, &r);
+
+		if (!peek_is_valid(&v)) {
+			os_cpu_relax();
+			continue;
+		}
+		if (any)
+			*out = (struct region_range){ .start = r.start,
+						     .end = r.end,
+						     .arena_off = r.offset,
+						     .version = v.version,
+						     .id = r.id };
+		return any && r.start <= addr && r.state == REGION_ACTIVE && !r.ticket &&
+		       !r.suspect;
+	}
+	return false;
+}
+
+bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,
+		     uintptr_t end)
+{
+	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
+	struct region_range now;
+
+	region_fence(); /* the copy, then the version; partner: region_lock */
+	if (atomic_load_explicit(&head->version, memory_order_seq_cst) == s->version)
+		return true;
+	return region_peer_find(arena, start, &now) && now.id == s->id && end <= now.end &&
+	       now.arena_off - now.start == s->arena_off - s->start;
 }

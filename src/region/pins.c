@@ -155,8 +155,8 @@ void pins_return_doomed_locked(void)
 	if (base_likely(!atomic_load_explicit(&unsettled, memory_order_acquire)))
 		return;
 	atomic_store_explicit(&unsettled, false, memory_order_relaxed);
-	for (uint32_t i = 0; i < region_table.n; i++) {
-		struct region *r = &region_table.at[i];
+	for (uint32_t i = 0; i < region_table.head->n; i++) {
+		struct region *r = &region_table.head->at[i];
 
 		if (r->state == REGION_ACTIVE && pins_is_doomed(r) && !pins_of(r))
 			ends_make_private(r);

@@ -32,7 +32,6 @@ extern struct region_os region_os;
  * region_release() only.
  */
 void region_lock(void), region_unlock(void);
-extern _Atomic uint32_t region_version; /* odd while the lock is held; written under it */
 /* Both sides store, then load the other's word. TSan knows no fences. */
 static inline void region_fence(void)
 {
@@ -43,6 +42,8 @@ static inline void region_fence(void)
 bool region_is_locked_here(void); /* or it cannot be taken in this process */
 void region_lock_init(void);      /* with region_os; idempotent */
 void region_lock_reset(void);     /* in a forked child: nobody holds it */
+/* Does region_lock() notice that the process was forked, before our fork handler has run? */
+bool region_lock_notices_fork(void);
 
 /* ---- arena.c, all under the lock --------------------------------------------------------- */
 
@@ -96,10 +97,10 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 static inline bool reuse_is_by_cost(void) { return base_opt.region_adopt_after < 0; }
 /*
  * Counts uses of a buffer, whose first `adopted` bytes are adopted. Returns: how many of the
- * other bytes to adopt now. copies: how often a use without adoption copies each byte. is_spent:
- * with a fixed number of uses, counting starts again after it.
+ * other bytes to adopt now. is_packed: the buffer has gaps. is_spent: with a fixed number of uses,
+ * counting starts again after it.
  */
-uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t copies,
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_packed,
 		     uint32_t uses, bool is_spent);
 /* Adopting `bytes` of the buffer at `start` took so long. */
 void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns);
@@ -134,21 +135,37 @@ struct region {
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
 
+/*
+ * The table that look-ups without the lock read, those of peers too. It lies in the head of the
+ * arena, behind struct node_header. A forked child does not map the arena: its head is private.
+ */
+struct region_head {
+	_Atomic uint64_t version; /* odd while the lock is held; written under it */
+	uint32_t n;
+	struct region at[TABLE_MAX]; /* sorted by address, never overlapping */
+};
+_Static_assert(OS_PAGE + sizeof(struct region_head) <= REGION_HEAD_BYTES, "one unit");
+
 struct region_table {
-	struct region *at; /* sorted by address, never overlapping; TABLE_MAX of address space */
-	uint32_t n, next_ticket;
+	struct region_head *head; /* changes under the lock, and leaves the old version odd */
+	uint32_t next_ticket;
+	bool has_pins;
 	uint32_t overlaps; /* a result of table_each_overlap */
 	bool off;   /* after region_fini(): no more adoption */
 	int forks;  /* threads that are forking now: no adoption, no pins */
+	bool is_read; /* region_set_read_by_peers() */
 	bool lost;  /* pages of a region may be mapped at addresses that the table does not have */
 };
 extern struct region_table region_table;
 
+/* Moves the regions to a head of zeros; NULL: forgets them, in a forked child. */
+void table_set_head_locked(struct region_head *head);
 uint32_t table_find(uintptr_t addr); /* first region that ends above addr */
 void table_insert(const struct region *r);
 void table_remove(uint32_t at); /* frees its extent, unless retired */
 void table_publish_bounds(void);
 bool table_is_alone(void); /* no other thread can write to the program's memory */
+bool table_is_unread(void); /* and no peer reads it */
 void table_forget_threads(void); /* in a forked child */
 typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 /* From the highest address down; visit may remove the entry. */

@@ -24,8 +24,8 @@
  *                     shared one, and each page is copied on write; no store of another thread is
  *                     lost
  *   return_exclusive  its contents live on and only the caller may touch it (mremap; fork and
- *                     eviction without threads): copied back into anonymous memory, which merges
- *                     with its neighbours
+ *                     eviction without threads, where no peer reads messages): copied
+ *                     back into anonymous memory, which merges with its neighbours
  *   unmap             the program unmaps or replaces it (munmap, mmap over it, mremap to it)
  *
  * Memory that the program has registered with CUDA is not adopted, as a GPU goes on with the old
@@ -143,11 +143,42 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);
+/* Sets the time of calls per byte that they move, of buffers with gaps that are not adopted, in
+ * picoseconds; 0: unknown. */
+void region_set_packed_rate(uint32_t ps_per_byte);
 /* Unpins the region of a descriptor of region_describe(). */
 void region_release(const struct region_desc *d);
 
 /* Describes an extent (scratch memory): always mapped, never released. */
 void region_describe_extent(const struct region_extent *e, uint64_t bytes, struct region_desc *out);
+
+/* ---- regions of a peer -------------------------------------------------------------------- */
+
+/*
+ * A process that maps the arena of another one reads that one's regions without its help, and
+ * without pins, so a killed reader leaves nothing and the owner waits for nobody. The owner changes
+ * the mapping of a region, and uses its pages for something else, only while the version of its
+ * table is odd or after the region's entry has changed (ends.c, under the lock). So:
+ *
+ *   region_peer_find() -> copy from arena + arena_off -> region_peer_has(): the copy is right
+ *                                                        else: it may be anything
+ */
+struct region_range {
+	uintptr_t start, end; /* the region, in its owner's address space */
+	uint64_t arena_off;   /* of start */
+	uint64_t version;
+	uint32_t id;
+};
+/*
+ * Finds the region of the owner that holds addr. Returns: whether it can be read. Otherwise no
+ * region can be read below out->start, unless that is below addr. arena: where the peer's arena is
+ * mapped here. Context: any; no lock.
+ */
+bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *out);
+/* Has [start, end) of its owner been part of this region without a break since region_peer_find()?
+ * */
+bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,
+		     uintptr_t end);
 
 /* ---- what the program does to its memory (called by the hooks, before the real call) ----- */
 
@@ -177,6 +208,13 @@ static inline bool region_may_be_in_block(uintptr_t block)
 {
 	return base_unlikely(block < atomic_load_explicit(&region_hi, memory_order_relaxed));
 }
+
+/*
+ * Peers may read memory of this process by system call at any moment, as a message is on its way:
+ * fork and eviction, of which the program does not know, make regions private by `return` from now
+ * on, and never by `return_exclusive`, during which the pages read as zero for a moment.
+ */
+void region_set_read_by_peers(void);
 
 /* The contents die. */
 void region_drop(uintptr_t start, uintptr_t end);

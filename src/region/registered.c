@@ -13,8 +13,8 @@ static bool next_region(uintptr_t at, uintptr_t end, struct region *out)
 	bool found = false;
 
 	region_lock();
-	for (uint32_t i = table_find(at); i < region_table.n && !found; i++) {
-		*out = region_table.at[i];
+	for (uint32_t i = table_find(at); i < region_table.head->n && !found; i++) {
+		*out = region_table.head->at[i];
 		if (out->start >= end)
 			break;
 		found = out->state == REGION_ACTIVE;
@@ -29,8 +29,9 @@ static void set_gpu_pin(const struct region *known, bool keep)
 	bool release = false;
 
 	region_lock();
-	r = &region_table.at[table_find(known->start)];
-	if (r < &region_table.at[region_table.n] && r->id == known->id && r->has_gpu_pin != keep) {
+	r = &region_table.head->at[table_find(known->start)];
+	if (r < &region_table.head->at[region_table.head->n] && r->id == known->id &&
+	    r->has_gpu_pin != keep) {
 		if (keep)
 			r->has_gpu_pin = pins_add(r->id);
 		else

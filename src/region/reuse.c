@@ -12,12 +12,12 @@
  *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
  *
  * The price of a byte is measured at each adoption in this process: fresh pages or pages of the
- * pool, huge pages or not. Times of uses are estimates from measured copy rates, not times of
- * calls: late partners and noise do not decide. Each time that a region ends before it has repaid
- * its price, the buffer at its address has to save twice as much before the next adoption. So a
- * program that allocates, broadcasts and frees in a loop is not adopted in vain; when the hooks
- * report its allocations, never. SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a
- * number of uses instead.
+ * pool, huge pages or not. Times of uses are estimates from measured copy rates and, for buffers
+ * with gaps, from trials of the host MPI, not times of calls: late partners and noise do not
+ * decide. Each time that a region ends before it has repaid its price, the buffer at its address
+ * has to save twice as much before the next adoption. So a program that allocates, broadcasts and
+ * frees in a loop is not adopted in vain; when the hooks report its allocations, never.
+ * SLUICE_REGION_ADOPT_AFTER=-1 selects this rule; 0 and more are a number of uses instead.
  *
  * Called at every use of a buffer that is not adopted, so without the folder's lock, which costs
  * two system calls. All of it is a hint: a caller that finds another thread in here (or, in a
@@ -39,6 +39,9 @@
 #define PRICE_PS 600u
 #define PRIVATE_PS 100u
 #define MAPPED_PS 40u
+/* Until the first measurement: the sender packs, a mover copies, the receiver unpacks, both by the
+ * strides of a datatype. */
+#define PACKED_COPIES 4
 
 struct use_count {
 	uintptr_t start; /* page number of the first whole page, 0: free */
@@ -52,6 +55,7 @@ static uint64_t use_clock;
 static _Atomic bool is_busy;
 
 static _Atomic uint32_t private_ps = PRIVATE_PS, mapped_ps = MAPPED_PS, price_ps = PRICE_PS;
+static _Atomic uint32_t packed_ps; /* 0: not measured */
 static _Atomic int64_t budget_ns; /* below 0: an adoption was dearer than expected */
 
 static bool table_try_begin(void)
@@ -99,11 +103,21 @@ static uint64_t ns_of(uint64_t bytes, const _Atomic uint32_t *ps)
 	return bytes * atomic_load_explicit(ps, memory_order_relaxed) / 1000;
 }
 
-static uint64_t saved_by_a_use(uint64_t bytes)
+/* Returns: the time of a use of a buffer that is not adopted. */
+static uint64_t ns_of_use(uint64_t bytes, bool is_packed)
 {
-	uint64_t private = ns_of(bytes, &private_ps), mapped = ns_of(bytes, &mapped_ps);
+	uint64_t packed = ns_of(bytes, &packed_ps);
 
-	return private > mapped ? private - mapped : 0;
+	if (!is_packed)
+		return ns_of(bytes, &private_ps);
+	return packed ? packed : PACKED_COPIES * ns_of(bytes, &private_ps);
+}
+
+static uint64_t saved_by_a_use(uint64_t bytes, bool is_packed)
+{
+	uint64_t now = ns_of_use(bytes, is_packed), mapped = ns_of(bytes, &mapped_ps);
+
+	return now > mapped ? now - mapped : 0;
 }
 
 static uint64_t price_of(uint64_t bytes) { return FIXED_NS + ns_of(bytes, &price_ps); }
@@ -112,6 +126,11 @@ void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_
 {
 	atomic_store_explicit(&private_ps, private_ps_per_byte, memory_order_relaxed);
 	atomic_store_explicit(&mapped_ps, mapped_ps_per_byte, memory_order_relaxed);
+}
+
+void region_set_packed_rate(uint32_t ps_per_byte)
+{
+	atomic_store_explicit(&packed_ps, ps_per_byte, memory_order_relaxed);
 }
 
 /* One measurement moves the price by a factor of two at most: a thread may lose its CPU
@@ -150,7 +169,7 @@ static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
 }
 
-uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t copies,
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_packed,
 		     uint32_t uses, bool is_spent)
 {
 	uint64_t remaining = bytes > adopted ? bytes - adopted : bytes, earned = 0;
@@ -165,12 +184,11 @@ uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, uint32_t
 		forget_uses(s);
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses += uses;
-	copies *= uses;
 	if (reuse_is_by_cost()) {
 		atomic_fetch_add_explicit(
-			&budget_ns, (int64_t)(copies * ns_of(bytes, &private_ps) / BUDGET_SHARE),
+			&budget_ns, (int64_t)(uses * ns_of_use(bytes, is_packed) / BUDGET_SHARE),
 			memory_order_relaxed);
-		s->saved_ns += copies * saved_by_a_use(bytes);
+		s->saved_ns += uses * saved_by_a_use(bytes, is_packed);
 		earned = bytes_paid(s, remaining);
 	} else if (has_enough_uses(s, bytes)) {
 		earned = bytes;
@@ -211,8 +229,9 @@ void reuse_forget(uintptr_t start)
 
 void reuse_note_lifetime(uintptr_t start, uint64_t bytes, uint64_t uses)
 {
-	bool is_repaid = reuse_is_by_cost() ? uses * saved_by_a_use(bytes) >= price_of(bytes) :
-					      uses >= LIFETIME_USES_MIN;
+	uint64_t saved_ns = uses * saved_by_a_use(bytes, false);
+	bool is_repaid = reuse_is_by_cost() ? saved_ns >= price_of(bytes)
+					    : uses >= LIFETIME_USES_MIN;
 	struct use_count *s;
 
 	if (!table_try_begin())

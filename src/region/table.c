@@ -21,32 +21,49 @@ struct buffer { uintptr_t start, end, in_start, in_end; };
 #define RECENT_USES 32 /* a region with a use among the last 32 of all is not replaced partly */
 
 _Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
-struct region_table region_table;
+static struct region_head private_head;
+struct region_table region_table = { .head = &private_head };
 
 static int table_ready(void)
 {
-	size_t pins = base_round_up(pins_bytes(), OS_PAGE);
 	char *p;
 
-	if (region_table.at)
+	if (region_table.has_pins)
 		return 0;
-	p = region_os.mmap(NULL, pins + TABLE_MAX * sizeof *region_table.at, PROT_READ | PROT_WRITE,
+	p = region_os.mmap(NULL, pins_bytes(), PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	pins_init_locked(p);
-	region_table.at = (struct region *)(p + pins);
+	region_table.has_pins = true;
 	return 0;
+}
+
+void table_set_head_locked(struct region_head *head)
+{
+	struct region_head *old = region_table.head;
+
+	if (!head) {
+		private_head.n = 0;
+		atomic_store_explicit(&private_head.version, 0, memory_order_relaxed);
+		region_table.head = &private_head;
+		return;
+	}
+	memcpy(head->at, old->at, old->n * sizeof *head->at);
+	head->n = old->n;
+	/* release: the regions; the old version stays odd: readers of the old head lock */
+	atomic_store_explicit(&head->version, atomic_load(&old->version), memory_order_release);
+	region_table.head = head;
 }
 
 uint32_t table_find(uintptr_t addr)
 {
-	uint32_t lo = 0, hi = region_table.n;
+	uint32_t lo = 0, hi = region_table.head->n;
 
 	while (lo < hi) {
 		uint32_t mid = (lo + hi) / 2;
 
-		if (region_table.at[mid].end <= addr)
+		if (region_table.head->at[mid].end <= addr)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -56,27 +73,27 @@ uint32_t table_find(uintptr_t addr)
 
 void table_publish_bounds(void)
 {
-	uint32_t n = region_table.n;
+	const struct region *at = region_table.head->at;
+	uint32_t n = region_table.head->n;
 
-	atomic_store_explicit(&region_lo, n ? region_table.at[0].start : UINTPTR_MAX,
-			      memory_order_relaxed);
-	atomic_store_explicit(&region_hi, n ? region_table.at[n - 1].end : 0, memory_order_relaxed);
+	atomic_store_explicit(&region_lo, n ? at[0].start : UINTPTR_MAX, memory_order_relaxed);
+	atomic_store_explicit(&region_hi, n ? at[n - 1].end : 0, memory_order_relaxed);
 }
 
 void table_insert(const struct region *r)
 {
 	uint32_t at = table_find(r->start);
-	struct region *to = &region_table.at[at];
+	struct region *to = &region_table.head->at[at];
 
-	memmove(to + 1, to, (region_table.n - at) * sizeof *to);
+	memmove(to + 1, to, (region_table.head->n - at) * sizeof *to);
 	*to = *r;
-	region_table.n++;
+	region_table.head->n++;
 	table_publish_bounds();
 }
 
 void table_remove(uint32_t at)
 {
-	struct region *r = &region_table.at[at];
+	struct region *r = &region_table.head->at[at];
 
 	if (r->state == REGION_ACTIVE) {
 		reuse_note_lifetime(base_round_up(r->first, OS_PAGE), r->end - r->start,
@@ -86,8 +103,8 @@ void table_remove(uint32_t at)
 	if (!r->retired && !pins_of(r)) /* otherwise peers may still write to the extent */
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
 	pins_close_locked(r->id);
-	region_table.n--;
-	memmove(r, r + 1, (region_table.n - at) * sizeof *r);
+	region_table.head->n--;
+	memmove(r, r + 1, (region_table.head->n - at) * sizeof *r);
 	table_publish_bounds();
 }
 
@@ -95,7 +112,7 @@ void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit)
 {
 	uint32_t first = table_find(start), i = table_find(end);
 
-	if (i < region_table.n && region_table.at[i].start < end)
+	if (i < region_table.head->n && region_table.head->at[i].start < end)
 		i++;
 	while (i-- > first)
 		visit(i, start, end);
@@ -135,14 +152,23 @@ bool table_is_alone(void)
 					    memory_order_seq_cst); /* no thread of ours has ended */
 }
 
+bool table_is_unread(void) { return !region_table.is_read && table_is_alone(); }
+
+void region_set_read_by_peers(void)
+{
+	region_lock();
+	region_table.is_read = true;
+	region_unlock();
+}
+
 /* The active region that holds all of [start, end), with its mapping checked; or NULL. */
 static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 {
 	uint32_t i = table_find(start);
-	struct region *r = &region_table.at[i];
+	struct region *r = &region_table.head->at[i];
 
-	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
-	    r->ticket || pins_is_doomed(r))
+	if (i == region_table.head->n || r->start > start || r->end < end ||
+	    r->state != REGION_ACTIVE || r->ticket || pins_is_doomed(r))
 		return NULL;
 	/* Only [start, end) is checked: other parts may be guarded. A change there is found when
 	 * they are described, or when the region ends. */
@@ -160,8 +186,8 @@ void region_suspect_all(void)
 	if (region_is_locked_here())
 		return;
 	region_lock();
-	for (uint32_t i = 0; i < region_table.n; i++)
-		region_table.at[i].suspect = true;
+	for (uint32_t i = 0; i < region_table.head->n; i++)
+		region_table.head->at[i].suspect = true;
 	region_unlock();
 }
 
@@ -171,9 +197,10 @@ void region_suspect_all(void)
  * would make two overlapping buffers replace each other in turn. */
 static bool is_contended(uintptr_t start, uintptr_t end)
 {
-	for (uint32_t i = table_find(start); i < region_table.n && region_table.at[i].start < end;
-	     i++) {
-		const struct region *r = &region_table.at[i];
+	const struct region_head *head = region_table.head;
+
+	for (uint32_t i = table_find(start); i < head->n && head->at[i].start < end; i++) {
+		const struct region *r = &head->at[i];
 		bool partly = r->start < start || r->end > end;
 
 		if (pins_of(r) || (r->state == REGION_ACTIVE && partly &&
@@ -185,8 +212,8 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 
 static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	if (!region_table.at[at].ticket)
-		ends_make_private(&region_table.at[at]);
+	if (!region_table.head->at[at].ticket)
+		ends_make_private(&region_table.head->at[at]);
 }
 
 static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_table.overlaps++; }
@@ -220,7 +247,7 @@ static int fill_locked(struct region *r)
 	region_unlock();
 	ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 	region_lock();
-	made = &region_table.at[table_find(r->start)]; /* pinned, so it is still there */
+	made = &region_table.head->at[table_find(r->start)]; /* pinned, so it is still there */
 	doomed = pins_drop(r->id);
 	if (ret) {
 		made->retired = true; /* the caller frees the extent */
@@ -307,9 +334,9 @@ static void know_registered(const struct buffer *b, const struct region *r, uint
 /* The region of the first part of the pages that `whole` describes, or NULL. */
 static struct region *find_part(const struct region *whole)
 {
-	struct region *r = &region_table.at[table_find(whole->start)];
+	struct region *r = &region_table.head->at[table_find(whole->start)];
 
-	if (r == &region_table.at[region_table.n] || r->start != whole->start ||
+	if (r == &region_table.head->at[region_table.head->n] || r->start != whole->start ||
 	    r->first != whole->first || r->whole_end != whole->whole_end ||
 	    r->end == r->whole_end || r->state != REGION_ACTIVE || r->ticket || r->retired ||
 	    pins_is_doomed(r))
@@ -409,9 +436,6 @@ refused:
 	return NULL;
 }
 
-/* The sender packs, a mover copies, the receiver unpacks: both by the strides of a datatype. */
-#define PACKED_COPIES 4
-
 /* Counts uses of a buffer that is not adopted. Returns: how many bytes of it to adopt now. */
 static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, uint32_t uses,
 			     bool is_spent)
@@ -423,8 +447,8 @@ static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, 
 	if (intent == REGION_FORCE)
 		return WHOLE;
 	adopted = peek_prefix(b->in_start, b->in_end);
-	earned = reuse_count(b->in_start, bytes, adopted,
-			     intent == REGION_USE_PACKED ? PACKED_COPIES : 1, uses, is_spent);
+	earned = reuse_count(b->in_start, bytes, adopted, intent == REGION_USE_PACKED, uses,
+			     is_spent);
 	return adopted + earned >= bytes ? WHOLE : earned;
 }
 
@@ -526,7 +550,7 @@ bool region_overlaps(uintptr_t start, uintptr_t end)
 		return false;
 	region_lock();
 	i = table_find(start);
-	ret = i < region_table.n && region_table.at[i].start < end;
+	ret = i < region_table.head->n && region_table.head->at[i].start < end;
 	region_unlock();
 	return ret;
 }

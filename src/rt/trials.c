@@ -121,6 +121,21 @@ static void report(const struct rt_comm *c, const struct trials_call *call, uint
 			 t->needs_reuse ? ", or when all ranks reuse their buffers" : "");
 }
 
+/* Tells region/ what calls with such datatypes take while their buffers are not adopted: the host
+ * MPI executes most of them. */
+static void note_packed_rate(const struct trials_call *call)
+{
+	const struct coll_call *own = call->call;
+	uint64_t us, moved;
+
+	if (!own || !(own->send.buf.layouts || own->recv.buf.layouts))
+		return;
+	moved = base_max_u64(side_bytes(&own->send), side_bytes(&own->recv));
+	us = policy_trial_us(&call->of->trial, BY_HOST, own_bytes(own, call->bytes));
+	if (moved)
+		region_set_packed_rate((uint32_t)base_min_u64(us * 1000000 / moved, 1000000));
+}
+
 static int judge(struct rt_comm *c, const struct trials_call *call)
 {
 	struct policy_trial_result sums;
@@ -133,6 +148,7 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 	if (ret)
 		return ret;
 	policy_trial_judge(&call->of->trial, &sums);
+	note_packed_rate(call);
 	base_count(BASE_CTR_TRIALS, 1);
 	learned_note(call->kind, call->bytes, call->of->trial.is_for_sluice);
 	report(c, call, begin_ns);

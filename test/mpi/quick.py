@@ -18,7 +18,7 @@ ELSEWHERE = {
     'bench_abi.c': 'test_bench.py compiles it against each mpi.h',
     'exports.c': 'test_exports.py compares its output with that of a plain run',
     'two_mpis.c': 'test_front.py gives it a second MPI library',
-    'endpoints.c': 'test_endpoints.py',
+    'endpoints.c': 'test_images.py',
     'giant.c': 'test_front.py; it needs 10 GiB',
     'large.c': 'test_stress.py; it needs 12 GiB',
     'matrix.c': 'test_matrix.py; seconds a behaviour',

@@ -51,6 +51,18 @@ def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
     assert 75 * ranks <= total['alltoall_admitted'] <= 90 * ranks, total
 
 
+@pytest.mark.parametrize('kind, family', [
+    ('allgatherv', 'allgather'), ('gatherv', 'gather'), ('scatterv', 'scatter'),
+    ('reduce_scatter', 'reduce_scatter'), ('reduce_scatter_block', 'reduce_scatter')])
+def test_decide_about_kinds_with_lists(kind, family, get_mpi, with_sluice, tmp_path):
+    """They join trials without an option."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi('mpich'), 2, [f'{kind}_alone'], with_sluice, tmp_path,
+                rank_env=[{'fault': 'slow_host:all'}, {}])
+    assert total['trials'] >= 2 and 2 * 40 <= total[f'{family}_admitted'] <= 2 * 96, total
+
+
 @pytest.mark.parametrize('name', ['mpich', 'debian-openmpi'])
 def test_decide_about_short_calls(name, get_mpi, with_sluice, tmp_path):
     """A trial after 1024 all-to-alls of 24 KB, and after 512 reductions of 48 KB."""

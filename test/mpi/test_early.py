@@ -12,6 +12,7 @@ import tempfile
 import pytest
 
 from support.behaviours import Runner, behaviours
+from support.dsa import dsa_env
 from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
@@ -36,7 +37,19 @@ ENGINES = {
     'error': {**FAULTY, 'engine_fault': 'error=3'},
     'hang': {**FAULTY, 'engine_fault': 'hang=3', 'engine_timeout': '50'},
     'none': {'SLUICE_ENGINE': 'none'},
+    # on a modelled device, so slow that buffers are still guarded when they are touched
+    'dsa': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'rate=500'},
+    'dsa_faults': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'fault=3'},
+    'dsa_hang': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'hang=3',
+                 'engine_timeout': '50'},
 }
+
+
+def engine_env(name):
+    env = ENGINES[name]
+    return {**dsa_env(env['DSA_MODEL']), **env} if 'DSA_MODEL' in env else env
+
+
 C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c', 'early_forks.c',
               'early_signals.c', 'early_threads.c', 'early_mpi.c', 'early_many.c', 'early_rings.c',
               'early_openmp.c', 'early_kinds.c']
@@ -55,7 +68,8 @@ DEFAULT = {
     ('early_touch.c', 'mpich', 2, 'mremap', 'process'), ('early_many.c', 'openmpi', 2, 'uffd', 'process'),
     ('early_rings.c', 'mpich', 2, 'mremap', 'sw'), ('early_openmp.c', 'mpich', 2, 'mremap', 'sw'),
     ('early_kinds.c', 'mpich', 2, 'mremap', 'process'), ('early_kinds.c', 'openmpi', 2, 'uffd', 'delay'),
-    ('early_kinds.c', 'mpich', 3, 'mprotect', 'none'),
+    ('early_kinds.c', 'mpich', 3, 'mprotect', 'none'), ('early_touch.c', 'mpich', 2, 'mremap', 'dsa'),
+    ('early_many.c', 'mpich', 2, 'uffd', 'dsa_faults'),
 }
 # The engines that the other MPIs and numbers of ranks are tried with.
 FEW = ('sw', 'delay', 'process')
@@ -109,7 +123,7 @@ class EarlyRunner:
 
     def how(self, job):
         program, mpi, ranks, guard, engine = job
-        env = {**(EARLY if ranks == 2 else LATER), **ENGINES[engine], 'SLUICE_GUARD_KIND': guard,
+        env = {**(EARLY if ranks == 2 else LATER), **engine_env(engine), 'SLUICE_GUARD_KIND': guard,
                **(KINDS if program == 'early_kinds.c' else {}),
                'HARNESS_FOREIGN': FOREIGN[guard], 'HARNESS_TRIALS': '12' if self.complete else '6',
                'SLUICE_STATS': str(self.folder / '-'.join(map(str, job)))}
@@ -161,13 +175,13 @@ def test_really_early(program, mpi, ranks, guard, engine, early_runner):
         assert total['dispatched'] > 0, total
     if program != 'early_mpi.c':
         assert total['faults'] > 0, total
-    if engine in ('sw', 'delay', 'rate', 'error', 'process'):
+    if engine in ('sw', 'delay', 'rate', 'error', 'process', 'dsa'):
         assert total['bytes_engine'] > 0, total
     if engine == 'error':
         assert total['engine_errors'] > 0, total
-    if engine == 'hang':
+    if engine in ('hang', 'dsa_hang'):
         assert total['engine_retired'] > 0, total
-    if engine in ('sw', 'delay', 'rate', 'none', 'process'):
+    if engine in ('sw', 'delay', 'rate', 'none', 'process', 'dsa'):
         assert total['engine_errors'] == total['engine_retired'] == 0, total
 
 

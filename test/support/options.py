@@ -24,4 +24,4 @@ def is_short(name):
 
 SHORT = set('''workers worker_cpus early_wait hier_segment region_adopt_min region_max region_pool region_huge
     region_whole xfer_fragment xfer_copy xfer_past_cache xfer_help engine_depth engine_timeout
-    worker_poll node_spin engine_fault node_name fault'''.split())
+    worker_poll node_spin engine_fault dsa_root node_name fault'''.split())

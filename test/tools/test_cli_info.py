@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from support.dsa import dsa_env, machine
+
 from cli import LIBRARY, SLUICE, compile_c, fake_mpi, plain_env, sluice
 
 
@@ -204,10 +206,31 @@ def test_one_guard_and_one_engine_are_taken_and_nodes_have_channels():
     for kind in ('guards', 'engines'):
         taken = [way for way in data[kind] if way['chosen']]
         assert len(taken) <= 1 and all(way['works'] for way in taken)
-        assert taken or not any(way['works'] for way in data[kind] if way['name'] != 'fault')
+        assert taken or not any(way['works'] for way in data[kind] if way['name'] not in ('dsa', 'fault'))
     for engine in data['engines']:
         assert len(engine['channels']) == data['machine']['numa_nodes']
         assert bool(sum(engine['channels'])) == engine['works']
+
+
+def test_dsa_is_taken_by_name_and_each_step_that_fails_has_a_reason(tmp_path):
+    env = {**dsa_env(root=tmp_path), 'DSA_MODEL_FOLLOWS': '1', 'SLUICE_ENGINE': 'dsa'}
+
+    def dsa():
+        data = info_json(env)
+        return data, next(way for way in data['engines'] if way['name'] == 'dsa')
+
+    for made, reason in [((), 'the kernel has no driver idxd'),
+                         (('sys/bus/dsa/devices',), 'found no device')]:
+        for name in made:
+            (tmp_path / name).mkdir(parents=True)
+        data, way = dsa()
+        assert not way['works'] and reason in way['reason'] and reason in trials(data)['engine']['reason']
+    machine(tmp_path)
+    _, way = dsa()
+    assert way['works'] and way['chosen'] and sum(way['channels']) == 1
+    del env['SLUICE_ENGINE']
+    _, way = dsa()
+    assert way['works'] and not way['chosen']
 
 
 def test_a_guard_that_an_option_asks_for_is_the_one_taken():

@@ -220,6 +220,14 @@ def test_a_program_that_cannot_share_stays_a_process(program, reason, programs):
             assert 'this rank stays a process: ' in err and reason in err
 
 
+def test_a_path_that_looks_like_an_option_stays_with_its_process(programs, tmp_path):
+    folder = tmp_path / '-x'
+    folder.mkdir()
+    shutil.copy(programs / 'ranks', folder)
+    (status, _, err), = run(['--', '-x/ranks', '_exit'], 1, 1, cwd=tmp_path)
+    assert status == 20 and 'takes the path -x/ranks for an option' in err
+
+
 def test_a_limited_address_space_stays_with_its_process(programs):
     command = ['sh', '-c', 'ulimit -v 4000000; exec "$@"', 'sh', SLUICE, 'run', '--endpoints=2',
                programs / 'ranks', '_exit']

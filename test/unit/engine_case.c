@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "dsa_machine.h"
 #include "engine_late.h"
 #include "unit.h"
 
@@ -21,11 +22,12 @@ static const char *const bad[] = {
 
 void engine_case_options(const struct engine_case *e, const char *more)
 {
-	char fault[128], workers[64], problems[512];
+	char fault[256], workers[64], problems[512];
 	/* idle-priority workers would wait for the machine's other load */
 	char *env[] = { fault, workers, "SLUICE_TEST=fault=engine_idle:all", (char *)more, NULL };
 
-	snprintf(fault, sizeof fault, "SLUICE_TEST=engine_fault=%s", e->fault);
+	snprintf(fault, sizeof fault, "SLUICE_TEST=dsa_root=%s,engine_fault=%s", dsa_machine(),
+		 e->fault);
 	snprintf(workers, sizeof workers, "SLUICE_WORKERS=%d", e->workers);
 	if (base_options_load(env, problems, sizeof problems))
 		unit_fail(__FILE__, __LINE__, "%s", problems);
@@ -69,6 +71,7 @@ void engine_case_each(void (*f)(struct engine_case *), unsigned what)
 	const struct engine_ops *fault = engine_find("fault");
 
 	engine_late_add();
+	dsa_machine_reset();
 #ifdef __SANITIZE_THREAD__
 	if (what & ENGINE_CASE_FORKS)
 		unit_skip("this sanitizer has no threads in a forked child");

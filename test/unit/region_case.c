@@ -216,12 +216,20 @@ uint32_t active(void)
 	return s.active;
 }
 
+/* Without the head, which holds the table of regions. */
 uint64_t arena_file_bytes(void)
 {
 	struct stat st;
+	off_t data = 0, hole = 0, head = 0;
 
 	CHECK_EQ(fstat(region_arena_fd(), &st), 0);
-	return (uint64_t)st.st_blocks * 512;
+	while ((data = lseek(region_arena_fd(), hole, SEEK_DATA)) >= 0 &&
+	       data < (off_t)REGION_HEAD_BYTES) {
+		hole = lseek(region_arena_fd(), data, SEEK_HOLE);
+		hole = hole < (off_t)REGION_HEAD_BYTES ? hole : (off_t)REGION_HEAD_BYTES;
+		head += hole - data;
+	}
+	return (uint64_t)st.st_blocks * 512 - (uint64_t)head;
 }
 
 char *middle_adopted_at(const char *file, int line, struct region_desc *out)

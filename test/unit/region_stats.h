@@ -15,13 +15,13 @@ static inline void region_get_stats(struct region_stats *out)
 	struct region_stats s = { 0 };
 
 	region_lock();
-	for (uint32_t i = 0; i < region_table.n; i++) {
-		if (region_table.at[i].state == REGION_RETURNED) {
+	for (uint32_t i = 0; i < region_table.head->n; i++) {
+		if (region_table.head->at[i].state == REGION_RETURNED) {
 			s.returned++;
 			continue;
 		}
 		s.active++;
-		s.active_bytes += region_table.at[i].end - region_table.at[i].start;
+		s.active_bytes += region_table.head->at[i].end - region_table.head->at[i].start;
 	}
 	s.pool_bytes = arena_pool_bytes_locked();
 	s.arena_used_bytes = arena_used_bytes_locked();

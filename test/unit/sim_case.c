@@ -17,8 +17,6 @@ static void begin_rank(struct sim_case *c)
 
 void sim_case_begin(struct sim_case *c, uint32_t ranks, const struct sim_params *p)
 {
-	if (!c->config.cpus)
-		c->config.cpus = c->config.nics = 1;
 	c->config.params = *p;
 	c->config.ranks = ranks;
 	CHECK_EQ(sim_create(&c->config, &c->sim), 0);
@@ -60,8 +58,6 @@ struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct
 	const struct gen_pattern *g = gen_find(name);
 	struct sim_config config = { .params = *params,
 				     .ranks = p.ranks,
-				     .cpus = 1,
-				     .nics = 1,
 				     .path_bytes = path_bytes,
 				     .relation = g->by_bits ? SIM_BY_BITS : SIM_BY_DISTANCE };
 	const char *why;

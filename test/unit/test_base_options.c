@@ -96,11 +96,13 @@ static const struct {
 	SET("SLUICE_TEST=xfer_copy=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
 	SET("SLUICE_TEST=xfer_past_cache=8M", xfer_past_cache_bytes, 8 << 20),
 	SET("SLUICE_TEST=xfer_help=off", xfer_help, 0),
+	SET("SLUICE_MESSAGES=off", messages, BASE_MESSAGES_OFF),
 	SET("SLUICE_EARLY=off", early, BASE_EARLY_OFF),
 	SET("SLUICE_EARLY_MIN=0", early_min_bytes, 0),
 	SET("SLUICE_TEST=early_wait=60000000", early_wait_us, 60000000),
 	SET("SLUICE_FAULT_PROGRESS=off", fault_progress, false),
 	SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
+	SET("SLUICE_WAIT=polite", wait, BASE_WAIT_POLITE),
 	SET("SLUICE_WORKERS=48", engine_workers, 48),
 	SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
 	SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
@@ -123,7 +125,7 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 10 + 3); /* ten texts, three lists */
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 12 + 3); /* twelve texts, three lists */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
@@ -137,11 +139,15 @@ UNIT_TEST(every_text_option_can_be_set)
 	CHECK_STR(base_opt.engine_cpus, "1-3");
 	CHECK_EQ(load("SLUICE_TEST=engine_fault=short=3", NULL), 0);
 	CHECK_STR(base_opt.engine_fault, "short=3");
+	CHECK_EQ(load("SLUICE_TEST=dsa_root=/tmp/machine", NULL), 0);
+	CHECK_STR(base_opt.dsa_root, "/tmp/machine");
 	CHECK_EQ(load("SLUICE_TRACE=/tmp", "SLUICE_GOAL_PROFILE=/tmp/p"), 0);
 	CHECK_STR(base_opt.trace, "/tmp");
 	CHECK_STR(base_opt.goal_profile, "/tmp/p");
 	CHECK_EQ(load("SLUICE_TUNE=none", NULL), 0);
 	CHECK_STR(base_opt.tune_file, "none");
+	CHECK_EQ(load("SLUICE_ENDPOINTS=4", NULL), 0);
+	CHECK_STR(base_opt.endpoints, "4");
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

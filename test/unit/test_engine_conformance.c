@@ -24,6 +24,7 @@ static void copies_of_any_size(struct engine_case *e)
 		size_t from = (size_t)rand_r(&seed) % PAD, to = (size_t)rand_r(&seed) % PAD;
 
 		bytes += (size_t)rand_r(&seed) % bytes;
+		bytes = base_min_u64(bytes, e->caps.max_copy_bytes - PAD);
 		engine_job_make(&jobs[i], base_round_up(to, e->caps.align_bytes),
 				base_round_up(from, e->caps.align_bytes),
 				base_round_up(bytes, e->caps.align_bytes));

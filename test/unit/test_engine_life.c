@@ -90,7 +90,8 @@ static void exits_busy(void *arg)
 	engine_after_fork_child();
 	ch = engine_case_open(e, 0);
 	for (int i = 0; i < 4; i++) {
-		engine_job_make(&jobs[i], 0, 0, 4 * MIB);
+		engine_job_make(&jobs[i], 0, 0,
+				base_min_u64(4 * MIB, e->caps.max_copy_bytes));
 		engine_job_post(e, ch, &jobs[i]);
 	}
 	exit(0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Headers of the processes of a job, found by job rank and by pid, without a node group. */
+/* Headers of the processes of a job, found by pid, without a node group. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,21 +39,19 @@ static void every_rank_finds_every_other(struct ranks *r)
 	CHECK(node_header_self());
 	CHECK_EQ(node_header_self()->job_rank, r->rank);
 	for (int q = 0; q < r->size; q++) {
-		int pid = node_job_process(q);
+		int pid = r->pids[q];
 		struct node_header *h = node_header_of(pid);
 
-		CHECK_EQ(pid, r->pids[q]);
 		CHECK_EQ(!h, q == r->rank);
 		if (h) {
 			CHECK_EQ(h->pid, pid);
 			CHECK_EQ(h->job_rank, q);
 			CHECK(node_header_of(pid) == h);
-			atomic_fetch_add(&h->wakes, 1);
+			atomic_fetch_add(&h->private_bytes, 1);
 		}
 	}
 	ranks_barrier(r);
-	CHECK_EQ(node_header_self()->wakes, (uint32_t)r->size - 1);
-	CHECK_EQ(node_job_process(r->size), 0);
+	CHECK_EQ(node_header_self()->private_bytes, (uint64_t)r->size - 1);
 	ranks_barrier(r);
 	node_withdraw();
 	node_fini();

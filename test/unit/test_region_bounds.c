@@ -35,30 +35,30 @@ REGION_TEST(a_buffer_is_adopted_after_so_many_uses)
 REGION_TEST(a_buffer_that_has_not_earned_it_is_described_without_the_lock)
 {
 	char *p = pages_get(MIB), *adopted = pages_get(MIB);
-	uint32_t version;
+	uint64_t version;
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
 	for (int i = 0; i < 4; i++)
 		use(adopted, MIB);
 	CHECK(is_adopted(adopted, MIB));
-	version = atomic_load(&region_version);
+	version = atomic_load(&region_table.head->version);
 	for (int i = 0; i < 3; i++)
 		CHECK(!use(p, MIB));
-	CHECK_EQ(atomic_load(&region_version), version);
+	CHECK_EQ(atomic_load(&region_table.head->version), version);
 	CHECK(use(p, MIB));
-	CHECK(atomic_load(&region_version) != version);
+	CHECK(atomic_load(&region_table.head->version) != version);
 }
 
 REGION_TEST(a_buffer_too_short_to_be_adopted_is_described_without_the_lock)
 {
 	char *p = pages_get(MIB);
-	uint32_t version;
+	uint64_t version;
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_TEST=region_adopt_min=64K", NULL);
 	CHECK(!use(p, 8 * PAGE));
-	version = atomic_load(&region_version);
+	version = atomic_load(&region_table.head->version);
 	CHECK(!use(p, 8 * PAGE));
-	CHECK_EQ(atomic_load(&region_version), version);
+	CHECK_EQ(atomic_load(&region_table.head->version), version);
 	CHECK(use(p, 16 * PAGE));
 	CHECK(use(p, 8 * PAGE)); /* part of a longer one that is */
 }

@@ -145,6 +145,30 @@ REGION_TEST(a_buffer_has_to_save_the_price)
 	CHECK(use(p, 2 * MIB));
 }
 
+static bool use_packed(void *p, size_t bytes)
+{
+	struct region_desc d;
+
+	region_describe(p, bytes, REGION_USE_PACKED, &d);
+	region_release(&d);
+	return d.flags & REGION_DESC_MAPPED;
+}
+
+/* A buffer with gaps saves what the calls take that pack it, once that has been measured. */
+REGION_TEST(the_measured_time_of_packed_uses_counts)
+{
+	char *p;
+
+	begin_by_cost(1000);
+	p = pages_get(2 * MIB);
+	region_set_packed_rate(1);
+	for (int i = 0; i < 100; i++)
+		CHECK(!use_packed(p, 2 * MIB));
+	region_set_packed_rate(1000000);
+	CHECK(use_packed(p, 2 * MIB));
+	region_set_packed_rate(0);
+}
+
 REGION_TEST(buffers_used_once_are_not_adopted)
 {
 	begin_by_cost(400);

@@ -225,7 +225,6 @@ UNIT_TEST(nothing_begins_before_what_it_requires_has_ended_on_another_cpu)
 {
 	struct sim_params p = defaults();
 
-	one.config.cpus = 2;
 	sim_case_begin(&one, 1, &p);
 	sim_case_calc(&one, 700, 0);
 	sim_case_calc(&one, 10, 1);
@@ -236,7 +235,29 @@ UNIT_TEST(nothing_begins_before_what_it_requires_has_ended_on_another_cpu)
 	CHECK_EQ(sim_run(one.sim), 0);
 	CHECK_EQ(sim_rank_end(one.sim, 0), 710 * SIM_PS_PER_NS);
 	sim_case_end(&one);
-	one.config.cpus = 1;
+}
+
+/* Each message has a CPU and a NIC of its own, so all travel at the same time. */
+UNIT_TEST(state_grows_with_the_cpus_and_nics_that_are_used_together)
+{
+	enum { N = 1300 };
+	struct sim_params p = sim_case_params(100, 10, 5, 0, 0, 1000);
+
+	sim_case_begin(&one, 2, &p);
+	for (uint16_t i = 0; i < N; i++)
+		goal_add(&one.build, &(struct goal_op){ .type = GOAL_SEND, .mem = GOAL_NOWHERE,
+							.bytes = 1, .peer = 1, .tag = i,
+							.cpu = (uint16_t)(65535 - i), .nic = i });
+	sim_case_rank(&one, 0);
+	for (uint16_t i = 0; i < N; i++)
+		goal_add(&one.build, &(struct goal_op){ .type = GOAL_RECV, .mem = GOAL_NOWHERE,
+							.bytes = 1, .tag = i, .cpu = 7 });
+	sim_case_calc(&one, 115, 3);
+	sim_case_rank(&one, 1);
+	CHECK_EQ(sim_run(one.sim), 0);
+	CHECK_EQ(sim_rank_end(one.sim, 0), 10 * SIM_PS_PER_NS);
+	CHECK_EQ(sim_rank_end(one.sim, 1), 120 * SIM_PS_PER_NS);
+	sim_case_end(&one);
 }
 
 UNIT_TEST(zero_bytes_cost_no_bytes)

@@ -88,6 +88,10 @@ struct goal_input {
  * Returns: TOOL_DONE; TOOL_FAILED after a message, or with in->problems, which are not printed.
  */
 int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places);
+/* As goal_input_open() with places, but hands each rank of a text over and keeps no program of it;
+ * of a program file, all ranks in order. */
+int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
+		      const struct goalfile_calls *to, void *ctx);
 void goal_input_close(struct goal_input *in);
 /* As goal_input_open(), and prints the problems. */
 int goal_input_need(struct goal_input *in, const char *verb, const char *path);

@@ -27,6 +27,8 @@ struct reading {
 	uint32_t block_count, most_ops, ranks;
 	uint32_t *numbers; /* [ranks] */
 	const char *to_path; /* destination of the ranks of a text, instead of image */
+	const struct goalfile_calls *calls; /* another */
+	void *ctx;
 	struct goalfile_writer *to;
 	int write_error;
 };
@@ -79,7 +81,12 @@ static int make_room(struct reading *r, size_t bytes)
 static int begin(void *ctx, uint32_t ranks)
 {
 	struct reading *r = ctx;
+	struct stat st;
 
+	/* in a text that is too short for its ranks, the missing ones are a problem of the text */
+	if (r->calls && !fstat(r->fd, &st) && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size / 8 < ranks)
+		r->calls = NULL;
 	r->ranks = ranks;
 	r->offsets = malloc(ranks * sizeof *r->offsets);
 	r->numbers = malloc(ranks * sizeof *r->numbers);
@@ -88,6 +95,8 @@ static int begin(void *ctx, uint32_t ranks)
 	r->in->place_count = r->in->places ? ranks : 0;
 	if (!r->offsets || !r->numbers || (r->with_places && !r->in->places))
 		return -ENOMEM;
+	if (r->calls)
+		return r->calls->begin(r->ctx, ranks);
 	if (make_room(r, sizeof(struct goal_program)))
 		return -ENOMEM;
 	r->used = sizeof(struct goal_program);
@@ -109,12 +118,24 @@ static int copy_places(struct goal_places *to, const struct text_rank *rank)
 	return 0;
 }
 
+static int give_to_calls(struct reading *r, const struct text_rank *rank)
+{
+	int ret = r->calls->add(r->ctx, rank->rank, rank->block);
+
+	if (!ret && r->with_places)
+		ret = copy_places(&r->in->places[rank->rank], rank);
+	return ret;
+}
+
 static int add_rank(void *ctx, const struct text_rank *rank)
 {
 	struct reading *r = ctx;
 	size_t bytes = goal_program_align(rank->block->bytes);
-	int ret = make_room(r, bytes);
+	int ret;
 
+	if (r->calls)
+		return give_to_calls(r, rank);
+	ret = make_room(r, bytes);
 	if (ret)
 		return ret;
 	memcpy(r->image + r->used, rank->block, rank->block->bytes);
@@ -130,6 +151,8 @@ static int add_tables(struct reading *r)
 	uint64_t tables = goal_program_tables_bytes(r->block_count, r->ranks);
 	struct goal_program *p;
 
+	if (r->calls)
+		return 0;
 	if (make_room(r, tables))
 		return -ENOMEM;
 	p = (struct goal_program *)r->image;
@@ -395,17 +418,18 @@ static int read_head(struct reading *r)
 	return 0;
 }
 
-static int open_input(struct goal_input *in, const char *verb, const char *path, bool with_places,
-		      const char *to_path)
+/* what: with_places, to_path, calls and ctx are set. */
+static int open_input(struct goal_input *in, const char *verb, const char *path,
+		      const struct reading *what)
 {
-	struct reading r = {
-		.in = in, .with_places = with_places, .fd = STDIN_FILENO, .to_path = to_path
-	};
+	struct reading r = *what;
 	const uint64_t magic = GOAL_PROGRAM_MAGIC;
 	bool is_stdin = !strcmp(path, "-"), is_file;
 	struct stat st;
 	int ret;
 
+	r.in = in;
+	r.fd = STDIN_FILENO;
 	*in = (struct goal_input){ .name = is_stdin ? "standard input" : path };
 	if (!is_stdin)
 		r.fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -432,7 +456,22 @@ static int open_input(struct goal_input *in, const char *verb, const char *path,
 
 int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places)
 {
-	return open_input(in, verb, path, with_places, NULL);
+	return open_input(in, verb, path, &(struct reading){ .with_places = with_places });
+}
+
+int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
+		      const struct goalfile_calls *to, void *ctx)
+{
+	int ret = open_input(in, verb, path,
+			     &(struct reading){ .with_places = true, .calls = to, .ctx = ctx });
+	int error = !ret && in->program ? to->begin(ctx, in->program->ranks) : 0;
+
+	for (uint32_t rank = 0; !ret && !error && in->program && rank < in->program->ranks; rank++)
+		error = to->add(ctx, rank, goal_program_block(in->program, rank));
+	if (!error)
+		return ret;
+	tool_say("goal %s: %s: %s", verb, in->name, strerror(-error));
+	return TOOL_FAILED;
 }
 
 int goal_input_need(struct goal_input *in, const char *verb, const char *path)
@@ -443,7 +482,7 @@ int goal_input_need(struct goal_input *in, const char *verb, const char *path)
 int goal_input_compile(struct goal_input *in, const char *verb, const char *path,
 		       const char *to_path)
 {
-	int ret = open_input(in, verb, path, false, to_path);
+	int ret = open_input(in, verb, path, &(struct reading){ .to_path = to_path });
 
 	goal_problems_print(&in->problems, in->name);
 	if (ret)

@@ -14,8 +14,7 @@ static int failed(const struct goal_sim *g, int error)
 	if (error == -ECANCELED)
 		tool_say("goal sim: interrupted");
 	else
-		tool_say("goal sim: %s: %s", g->o.file ? g->input.name : g->o.pattern.pattern->name,
-			 strerror(-error));
+		tool_say("goal sim: %s: %s", g->o.pattern.pattern->name, strerror(-error));
 	return TOOL_FAILED;
 }
 
@@ -27,7 +26,6 @@ static int load_pattern(struct goal_sim *g)
 	int ret;
 
 	g->config.ranks = ranks;
-	g->config.cpus = g->config.nics = 1;
 	g->config.relation = g->o.pattern.pattern->by_bits ? SIM_BY_BITS : SIM_BY_DISTANCE;
 	ret = sim_create(&g->config, &g->sim);
 	for (uint32_t r = 0; r < ranks && !ret; r++) {
@@ -41,44 +39,30 @@ static int load_pattern(struct goal_sim *g)
 	return ret ? failed(g, ret) : TOOL_DONE;
 }
 
-static const struct goal_block *block_at(const struct goal_program *p, uint32_t number)
+static int begin(void *ctx, uint32_t ranks)
 {
-	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
+	struct goal_sim *g = ctx;
+
+	g->config.ranks = ranks;
+	return sim_create(&g->config, &g->sim);
 }
 
-/* Returns: one more than the largest number of a CPU, and of a NIC. */
-static void count_units(const struct goal_program *p, struct sim_config *c)
+static int add(void *ctx, uint32_t rank, const struct goal_block *block)
 {
-	c->cpus = c->nics = 1;
-	for (uint32_t i = 0; i < p->block_count; i++) {
-		const struct goal_block *b = block_at(p, i);
-		const struct goal_op *op = goal_ops_const(b);
+	struct goal_sim *g = ctx;
 
-		for (uint32_t k = 0; k < b->op_count; k++, op++) {
-			c->cpus = op->cpu >= c->cpus ? op->cpu + 1u : c->cpus;
-			c->nics = op->nic >= c->nics ? op->nic + 1u : c->nics;
-		}
-	}
+	if (!(rank & TELL_RANKS) && goal_sim_progress(g, "loading", rank, g->config.ranks))
+		return -ECANCELED;
+	return sim_add(g->sim, rank, block);
 }
 
 static int load_file(struct goal_sim *g)
 {
-	const struct goal_program *p;
-	int ret = goal_input_open(&g->input, "sim", g->o.file, true);
+	static const struct goalfile_calls calls = { begin, add };
+	int ret = goal_input_stream(&g->input, "sim", g->o.file, &calls, g);
 
 	goal_problems_print(&g->input.problems, g->input.name);
-	if (ret)
-		return ret;
-	p = g->input.program;
-	g->config.ranks = p->ranks;
-	count_units(p, &g->config);
-	ret = sim_create(&g->config, &g->sim);
-	for (uint32_t r = 0; r < p->ranks && !ret; r++) {
-		ret = sim_add(g->sim, r, goal_program_block(p, r));
-		if (!ret && !(r & TELL_RANKS) && goal_sim_progress(g, "loading", r, p->ranks))
-			ret = -ECANCELED;
-	}
-	return ret ? failed(g, ret) : TOOL_DONE;
+	return ret;
 }
 
 int goal_sim_load(struct goal_sim *g) { return g->o.file ? load_file(g) : load_pattern(g); }

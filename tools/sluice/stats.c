@@ -14,14 +14,6 @@
 #include "os/os.h"
 #include "tool.h"
 
-static const struct {
-	const char *name, *help;
-} counters[BASE_CTR_COUNT] = {
-#define X(id, name, help) { name, help },
-	BASE_COUNTERS(X)
-#undef X
-};
-
 struct sums {
 	uint64_t sum[BASE_CTR_COUNT], least[BASE_CTR_COUNT], most[BASE_CTR_COUNT];
 	int ranks, started; /* ranks that have written; all */
@@ -39,7 +31,7 @@ static void add_file(struct sums *s, FILE *f)
 		if (sscanf(line, " \"%63[^\"]\": %" SCNu64, name, &value) != 2)
 			continue;
 		for (int c = 0; c < BASE_CTR_COUNT; c++)
-			if (!strcmp(name, counters[c].name))
+			if (!strcmp(name, base_counter_texts[c].name))
 				values[c] = value;
 	}
 	for (int c = 0; c < BASE_CTR_COUNT; c++) {
@@ -94,7 +86,8 @@ static void print(FILE *out, const struct sums *s)
 			continue;
 		is_empty = false;
 		fprintf(out, "  %-23s %16" PRIu64 " %14" PRIu64 " %14" PRIu64 "  %s\n",
-			counters[c].name, s->sum[c], s->least[c], s->most[c], counters[c].help);
+			base_counter_texts[c].name, s->sum[c], s->least[c], s->most[c],
+			base_counter_texts[c].help);
 	}
 	if (is_empty)
 		fputs("  (all are zero)\n", out);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "engine/engine.h"
 #include "os/os.h"
 #include "node/node.h"
 
@@ -151,9 +152,10 @@ static void judge_ways(struct trial *t, const struct trial_way *ways, size_t cou
 	char reason[sizeof(t->reason)] = "";
 
 	for (size_t i = 0; i < count; i++) {
+		const struct engine_ops *e = engine_find(ways[i].name);
 		size_t used = strlen(reason);
 
-		if (ways[i].works || !strcmp(ways[i].name, "fault"))
+		if (ways[i].works || (e && e->is_by_name && strcasecmp(base_opt.engine, e->name)))
 			continue;
 		snprintf(reason + used, sizeof(reason) - used, "%s%s: %s", used ? "; " : "",
 			 ways[i].name, ways[i].reason);

@@ -321,6 +321,7 @@ static void fault_after_fork_child(void)
 const struct engine_ops engine_fault = {
 	.name = "fault",
 	.help = "another engine, broken as engine_fault says; for tests",
+	.is_by_name = true,
 	.probe = fault_probe,
 	.chan_count = fault_chan_count,
 	.chan_open = fault_chan_open,

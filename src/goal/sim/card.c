@@ -251,12 +251,12 @@ int sim_card_send(struct sim *s, struct sim_event *e)
 	const struct sim_params *p = &s->config.params;
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
-	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
-	uint32_t line = sim_line_of(s, SIM_SEND, op->cpu, op->nic);
+	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
+	struct sim_line line = sim_line_of(s, e->rank, SIM_SEND, op->cpu, op->nic);
 	int rc;
 
 	if (nic->free_send > e->time)
-		return sim_line_wait(s, e->rank, line, e, nic->free_send);
+		return sim_line_wait(s, line, e, nic->free_send);
 	nic->last_send = e->from;
 	if (op->type == GOAL_TAPPEND) {
 		nic->free_send = e->time + CARD_PS;
@@ -273,7 +273,7 @@ int sim_card_send(struct sim *s, struct sim_event *e)
 		s->stats.message_bytes += bytes_of(op);
 	}
 	return rc ? rc
-		  : sim_line_advance(s, e->rank, line, e, nic->free_send, nic->last_send, SIM_NIC);
+		  : sim_line_advance(s, line, e, nic->free_send, nic->last_send, SIM_NIC);
 }
 
 /* Executes a put or get that matched an entry: increments its counter, sends the answer. */
@@ -302,16 +302,16 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
-	uint32_t rank = sim_peer(s, e->rank, op),
-		 line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
-	struct sim_nic *nic = sim_nic_of(s, sim_rank_of(s, rank), op->nic);
+	uint32_t rank = sim_peer(s, e->rank, op);
+	struct sim_line line = sim_line_of(s, rank, SIM_RECEIVE, op->cpu, op->nic);
+	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
 	uint64_t free_at = is_get(op) ? later(nic->free_recv, nic->free_send) : nic->free_recv;
 	uint32_t tag = side_of(s, op)->tag;
 	struct sim_entry entry;
 	int rc = 0;
 
 	if (free_at > e->time)
-		return sim_line_wait(s, rank, line, e, free_at);
+		return sim_line_wait(s, line, e, free_at);
 	nic->free_recv =
 		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
 	nic->last_recv = e->from;
@@ -322,7 +322,7 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 	else
 		s->stats.lost++;
 	return rc ? rc
-		  : sim_line_advance(s, rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
+		  : sim_line_advance(s, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
 }
 
 int sim_card_answer(struct sim *s, struct sim_event *e)
@@ -330,19 +330,19 @@ int sim_card_answer(struct sim *s, struct sim_event *e)
 	const struct sim_params *p = &s->config.params;
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
-	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
-	uint32_t line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
+	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
+	struct sim_line line = sim_line_of(s, e->rank, SIM_RECEIVE, op->cpu, op->nic);
 	uint64_t bytes_ps = sim_byte_cost(p->gap_byte, op->bytes);
 	int rc;
 
 	if (nic->free_recv > e->time)
-		return sim_line_wait(s, e->rank, line, e, nic->free_recv);
+		return sim_line_wait(s, line, e, nic->free_recv);
 	nic->free_recv = e->time + p->gap_ps + bytes_ps;
 	nic->last_recv = e->from;
 	rc = count_at(s, e->rank, side_of(s, op)->counter, e->time + bytes_ps + CARD_PS + DMA_PS,
 		      e->from);
 	return rc ? rc
-		  : sim_line_advance(s, e->rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
+		  : sim_line_advance(s, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
 }
 
 void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op),

@@ -12,16 +12,6 @@
 
 #define NOBODY UINT64_MAX
 
-static uint64_t *head_seq(const struct sim *s, uint32_t rank, uint32_t line)
-{
-	return (uint64_t *)((char *)sim_rank_of(s, rank) + s->seq_off) + line;
-}
-
-static uint32_t *root(const struct sim *s, uint32_t rank, uint32_t line)
-{
-	return (uint32_t *)((char *)sim_rank_of(s, rank) + s->root_off) + line;
-}
-
 static struct sim_waiter *at(const struct sim *s, uint32_t i)
 {
 	return sim_pool_at(&s->waiters, i);
@@ -70,9 +60,10 @@ static uint32_t without_root(const struct sim *s, uint32_t i)
 	return all;
 }
 
-int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event *e, uint64_t when)
+int sim_line_wait(struct sim *s, struct sim_line line, struct sim_event *e, uint64_t when)
 {
-	uint64_t *head = head_seq(s, rank, line);
+	uint64_t *head = &line.unit->head_seq[line.kind];
+	uint32_t *root = &line.unit->root[line.kind];
 	uint32_t i;
 
 	e->time = when;
@@ -84,15 +75,15 @@ int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event 
 	if (!i)
 		return -ENOMEM;
 	*at(s, i) = (struct sim_waiter){ .event = *e };
-	*root(s, rank, line) = meld(s, *root(s, rank, line), i);
+	*root = meld(s, *root, i);
 	return 0;
 }
 
-int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
-		     uint64_t when, uint32_t from, enum sim_cause cause)
+int sim_line_advance(struct sim *s, struct sim_line line, const struct sim_event *e, uint64_t when,
+		     uint32_t from, enum sim_cause cause)
 {
-	uint64_t *head = head_seq(s, rank, line);
-	uint32_t i = *root(s, rank, line);
+	uint64_t *head = &line.unit->head_seq[line.kind];
+	uint32_t *root = &line.unit->root[line.kind], i = *root;
 	struct sim_event next;
 
 	if (*head != e->seq)
@@ -102,7 +93,7 @@ int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct s
 	if (!i)
 		return 0;
 	next = at(s, i)->event;
-	*root(s, rank, line) = without_root(s, i);
+	*root = without_root(s, i);
 	sim_pool_put(&s->waiters, i);
 	next.time = when;
 	next.from = from;

@@ -108,13 +108,7 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 
 static uint32_t last_record(const struct sim *s)
 {
-	struct sim_rank *r = sim_rank_of(s, s->stats.last_rank);
-	uint32_t best = 0;
-
-	for (uint32_t i = 1; i < s->config.cpus; i++)
-		if (sim_cpu_of(s, r, i)->free > sim_cpu_of(s, r, best)->free)
-			best = i;
-	return sim_cpu_of(s, r, best)->last;
+	return sim_rank_of(s, s->stats.last_rank)->unit.cpu.last;
 }
 
 void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,

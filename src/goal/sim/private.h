@@ -143,21 +143,41 @@ struct sim_arrived {     /* a message */
 
 struct sim_cpu {
 	uint64_t free;
-	uint32_t last, reserved; /* path record of the last occupation */
+	uint32_t last;   /* path record of the last occupation */
+	uint32_t number; /* sim_units_end() */
 };
 struct sim_nic {
 	uint64_t free_send, free_recv;
 	uint32_t last_send, last_recv;
 };
 
+
+/* A pair of CPU and NIC. A CPU's state is in its unit with NIC 0, a NIC's in that with CPU 0. */
+struct sim_unit {
+	struct sim_cpu cpu;
+	struct sim_nic nic;
+	/* line.c: events that wait, by enum sim_kind */
+	uint64_t head_seq[3];
+	uint32_t root[3], reserved;
+};
+
 struct sim_rank {
 	uint32_t shape, remaining; /* operations that have not ended */
 	struct sim_list posted, arrived;
 	uint32_t made, reserved; /* numbers given to entries of both lists */
-	/* followed by sim_cpu[cpus], sim_nic[nics], head_seq[lines], root[lines] */
+	struct sim_unit unit;    /* of CPU 0 and NIC 0 */
 };
 
-/* Lines of events that wait for a CPU or NIC, by (kind, cpu, nic). */
+/* The other units, by rank, CPU and NIC. All are made before the simulation runs. */
+struct sim_units {
+	struct sim_unit_slot {
+		uint64_t key; /* rank << 32 | cpu << 16 | nic; 0: free */
+		struct sim_unit unit;
+	} *slots;
+	uint64_t mask, count;
+};
+
+/* Element of a line. */
 struct sim_waiter {
 	uint32_t child, sibling;
 	struct sim_event event;
@@ -220,9 +240,8 @@ struct sim {
 	struct sim_config config;
 	struct sim_queue queue;
 	struct sim_shapes shapes;
-	char *ranks;
-	size_t rank_bytes, cpu_off, nic_off, seq_off, root_off;
-	uint32_t lines;
+	struct sim_rank *ranks;
+	struct sim_units units;
 	uint32_t nothing;   /* the shape of a rank without operations */
 	uint64_t seq;
 	struct sim_pool posted, arrived, waiters;
@@ -245,15 +264,32 @@ struct sim {
 
 static inline struct sim_rank *sim_rank_of(const struct sim *s, uint32_t rank)
 {
-	return (struct sim_rank *)(s->ranks + (size_t)rank * s->rank_bytes);
+	return s->ranks + rank;
 }
-static inline struct sim_cpu *sim_cpu_of(const struct sim *s, struct sim_rank *r, uint32_t cpu)
+
+/* ---- unit.c ------------------------------------------------------------------------------ */
+
+/* Makes the units that the operations of a rank occupy, here and where their messages arrive.
+ * Returns: 0 or -ENOMEM. */
+int sim_units_add(struct sim *s, uint32_t rank, const struct goal_block *b);
+struct sim_unit *sim_units_find(const struct sim *s, uint32_t rank, uint32_t cpu, uint32_t nic);
+void sim_unit_init(struct sim_unit *u);
+/* The simulation has ended: copies the CPU that ended last to that of the rank's own unit. */
+void sim_units_end(struct sim *s);
+void sim_units_fini(struct sim_units *u);
+
+static inline struct sim_unit *sim_unit_of(const struct sim *s, uint32_t rank, uint32_t cpu,
+					   uint32_t nic)
 {
-	return (struct sim_cpu *)((char *)r + s->cpu_off) + cpu;
+	return cpu | nic ? sim_units_find(s, rank, cpu, nic) : &sim_rank_of(s, rank)->unit;
 }
-static inline struct sim_nic *sim_nic_of(const struct sim *s, struct sim_rank *r, uint32_t nic)
+static inline struct sim_cpu *sim_cpu_of(const struct sim *s, uint32_t rank, uint32_t cpu)
 {
-	return (struct sim_nic *)((char *)r + s->nic_off) + nic;
+	return &sim_unit_of(s, rank, cpu, 0)->cpu;
+}
+static inline struct sim_nic *sim_nic_of(const struct sim *s, uint32_t rank, uint32_t nic)
+{
+	return &sim_unit_of(s, rank, 0, nic)->nic;
 }
 static inline const struct sim_shape *sim_shape_at(const struct sim *s, const struct sim_rank *r)
 {
@@ -293,16 +329,21 @@ void sim_list_each(const struct sim *s, const struct sim_list *l, const struct s
 
 /* ---- line.c ------------------------------------------------------------------------------ */
 
-/* Puts an event that cannot happen before `at` into its line. */
-int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event *e, uint64_t at);
-/* The event has happened; the next of its line may happen at `at`. */
-int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
-		     uint64_t at, uint32_t from, enum sim_cause cause);
-static inline uint32_t sim_line_of(const struct sim *s, enum sim_kind kind, uint32_t cpu,
-				   uint32_t nic)
+/* Events of a kind that wait for the CPU or NIC of a unit. */
+struct sim_line {
+	struct sim_unit *unit;
+	enum sim_kind kind;
+};
+static inline struct sim_line sim_line_of(const struct sim *s, uint32_t rank, enum sim_kind kind,
+					  uint32_t cpu, uint32_t nic)
 {
-	return (uint32_t)kind + 3 * (cpu * s->config.nics + nic);
+	return (struct sim_line){ sim_unit_of(s, rank, cpu, nic), kind };
 }
+/* Puts an event that cannot happen before `at` into its line. */
+int sim_line_wait(struct sim *s, struct sim_line line, struct sim_event *e, uint64_t at);
+/* The event has happened; the next of its line may happen at `at`. */
+int sim_line_advance(struct sim *s, struct sim_line line, const struct sim_event *e, uint64_t at,
+		     uint32_t from, enum sim_cause cause);
 
 /* ---- partial.c --------------------------------------------------------------------------- */
 

@@ -88,10 +88,9 @@ static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_
 /* The operation may begin at `ready`, or when its CPU or NIC is free. */
 static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint32_t from)
 {
-	struct sim_rank *r = sim_rank_of(s, rank);
-	const struct sim_op *op = sim_op_of(s, r, index);
-	const struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
-	const struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, rank), index);
+	const struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
+	const struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
 	struct sim_event e = { .time = ready,
 			       .seq = s->seq++,
 			       .rank = rank,
@@ -165,10 +164,10 @@ static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t n
 	return true;
 }
 
-static int advance_line(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
+static int advance_line(struct sim *s, struct sim_line line, const struct sim_event *e,
 			const struct sim_cpu *cpu, uint64_t nic_free)
 {
-	return sim_line_advance(s, rank, line, e, later(cpu->free, nic_free), cpu->last,
+	return sim_line_advance(s, line, e, later(cpu->free, nic_free), cpu->last,
 				cpu->free >= nic_free ? SIM_CPU : SIM_NIC);
 }
 
@@ -176,13 +175,13 @@ static int do_local(struct sim *s, struct sim_event *e)
 {
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
-	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
-	uint32_t line = sim_line_of(s, SIM_LOCAL, op->cpu, 0);
+	struct sim_cpu *cpu = sim_cpu_of(s, e->rank, op->cpu);
+	struct sim_line line = sim_line_of(s, e->rank, SIM_LOCAL, op->cpu, 0);
 	uint64_t when, begin = e->time;
 	int rc;
 
 	if (must_wait(e, cpu, 0, 0, &when))
-		return sim_line_wait(s, e->rank, line, e, when);
+		return sim_line_wait(s, line, e, when);
 	cpu->last = sim_log_add(&s->log, SIM_LOCAL, e);
 	cpu->free = begin + sim_cost(s, SIM_LOCAL, op);
 	watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
@@ -193,12 +192,12 @@ static int do_local(struct sim *s, struct sim_event *e)
 		rc = push_freed(s, 0, e->rank);
 	if (!rc && sim_is_one_sided(op))
 		rc = sim_card_begin(s, e->rank, e->op, op, cpu->free, cpu->last);
-	return rc ? rc : advance_line(s, e->rank, line, e, cpu, 0);
+	return rc ? rc : advance_line(s, line, e, cpu, 0);
 }
 
 int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now, uint32_t from)
 {
-	struct sim_cpu *cpu = sim_cpu_of(s, sim_rank_of(s, rank), op->cpu);
+	struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
 	int rc;
 
 	if (cpu->free < now) {
@@ -214,15 +213,15 @@ static int do_send(struct sim *s, struct sim_event *e)
 	const struct sim_params *p = &s->config.params;
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
-	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
-	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
-	uint32_t line = sim_line_of(s, SIM_SEND, op->cpu, op->nic);
+	struct sim_cpu *cpu = sim_cpu_of(s, e->rank, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
+	struct sim_line line = sim_line_of(s, e->rank, SIM_SEND, op->cpu, op->nic);
 	uint64_t when;
 	struct sim_event message = *e;
 	int rc;
 
 	if (must_wait(e, cpu, nic->free_send, nic->last_send, &when))
-		return sim_line_wait(s, e->rank, line, e, when);
+		return sim_line_wait(s, line, e, when);
 	cpu->last = nic->last_send = sim_log_add(&s->log, SIM_SEND, e);
 	cpu->free = e->time + sim_cost(s, SIM_SEND, op);
 	nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
@@ -241,16 +240,15 @@ static int do_send(struct sim *s, struct sim_event *e)
 		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
 	if (!rc)
 		rc = push_freed(s, 0, e->rank);
-	return rc ? rc : advance_line(s, e->rank, line, e, cpu, nic->free_send);
+	return rc ? rc : advance_line(s, line, e, cpu, nic->free_send);
 }
 
 /* A rendezvous: the message has met its receive and the sender's operation may end. */
 static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now,
 			  uint32_t from)
 {
-	struct sim_rank *r = sim_rank_of(s, sender);
-	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
-	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	struct sim_cpu *cpu = sim_cpu_of(s, sender, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, sender, op->nic);
 
 	if (op->bytes <= s->config.params.eager_bytes)
 		return 0;
@@ -321,17 +319,17 @@ static int do_message(struct sim *s, struct sim_event *e)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
-	uint32_t rank = sim_peer(s, e->rank, op),
-		 line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
+	uint32_t rank = sim_peer(s, e->rank, op);
+	struct sim_line line = sim_line_of(s, rank, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_rank *r = sim_rank_of(s, rank);
-	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
-	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
 	struct sim_posted posted;
 	uint64_t when;
 	int rc;
 
 	if (must_wait(e, cpu, nic->free_recv, nic->last_recv, &when))
-		return sim_line_wait(s, rank, line, e, when);
+		return sim_line_wait(s, line, e, when);
 	cpu->last = nic->last_recv = sim_log_add(&s->log, SIM_RECEIVE, e);
 	cpu->free = e->time + sim_cost(s, SIM_RECEIVE, op);
 	nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
@@ -345,7 +343,7 @@ static int do_message(struct sim *s, struct sim_event *e)
 		if (!rc)
 			rc = push_both(s, rank, e->rank);
 	}
-	return rc ? rc : advance_line(s, rank, line, e, cpu, nic->free_recv);
+	return rc ? rc : advance_line(s, line, e, cpu, nic->free_recv);
 }
 
 static int happen(struct sim *s, struct sim_event *e)
@@ -430,6 +428,7 @@ int sim_run(struct sim *s)
 
 	if (!rc)
 		rc = run_events(s);
+	sim_units_end(s);
 	for (uint32_t rank = 0; rank < s->config.ranks; rank++) {
 		uint64_t end = sim_rank_end(s, rank);
 

@@ -6,25 +6,6 @@
 #include "private.h"
 
 #define LINE 64             /* bytes of a cache line */
-#define PAIRS_MAX (1u << 20) /* CPUs times NICs of a rank */
-
-/* Layout of a rank; the ranks lie side by side. */
-static void lay_out(struct sim *s)
-{
-	const struct sim_config *c = &s->config;
-	size_t at = sizeof(struct sim_rank);
-
-	s->lines = 3u * c->cpus * c->nics;
-	s->cpu_off = at;
-	at += c->cpus * sizeof(struct sim_cpu);
-	s->nic_off = at;
-	at += c->nics * sizeof(struct sim_nic);
-	s->seq_off = at;
-	at += s->lines * sizeof(uint64_t);
-	s->root_off = at;
-	at += s->lines * sizeof(uint32_t);
-	s->rank_bytes = (at + LINE - 1) / LINE * LINE;
-}
 
 /* Has the rank no operation left, and no message or receive that waits? */
 static int set_up_ranks(struct sim *s)
@@ -36,8 +17,8 @@ static int set_up_ranks(struct sim *s)
 	for (uint32_t rank = 0; rank < s->config.ranks && !rc; rank++) {
 		struct sim_rank *r = sim_rank_of(s, rank);
 
-		memset(r, 0, s->rank_bytes);
-		memset((char *)r + s->seq_off, 0xff, s->lines * sizeof(uint64_t));
+		memset(r, 0, sizeof(*r));
+		sim_unit_init(&r->unit);
 		r->shape = s->nothing;
 	}
 	return rc;
@@ -48,15 +29,12 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	struct sim *s;
 	size_t bytes;
 
-	if (!config->ranks || config->ranks > GOAL_RANKS_MAX || !config->cpus || !config->nics)
+	if (!config->ranks || config->ranks > GOAL_RANKS_MAX)
 		return -EINVAL;
-	if ((uint64_t)config->cpus * config->nics > PAIRS_MAX)
-		return -ENOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
 	s->config = *config;
-	lay_out(s);
 	sim_queue_init(&s->queue);
 	sim_shapes_init(&s->shapes);
 	sim_pool_init(&s->posted, sizeof(struct sim_posted));
@@ -64,7 +42,7 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->waiters, sizeof(struct sim_waiter));
 	sim_pool_init(&s->entries, sizeof(struct sim_entry));
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
-	if (__builtin_mul_overflow(s->rank_bytes, config->ranks, &bytes) ||
+	if (__builtin_mul_overflow(sizeof(*s->ranks), config->ranks, &bytes) ||
 	    posix_memalign((void **)&s->ranks, LINE, bytes) ||
 	    sim_log_init(&s->log, config->path_bytes) || set_up_ranks(s)) {
 		sim_destroy(s);
@@ -85,6 +63,7 @@ void sim_destroy(struct sim *s)
 	sim_pool_fini(&s->waiters);
 	sim_cards_fini(s);
 	sim_partials_fini(&s->partials);
+	sim_units_fini(&s->units);
 	sim_log_fini(&s->log);
 	for (uint32_t i = 1; i < s->bins_count; i++)
 		free(s->bins[i]);
@@ -107,6 +86,9 @@ int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
 		r->shape = s->nothing;
 		return rc;
 	}
+	rc = sim_units_add(s, rank, block);
+	if (rc)
+		return rc;
 	r->remaining = block->op_count;
 	s->stats.ops += r->remaining;
 	s->stats.shapes = s->shapes.shapes.used - 1;
@@ -117,10 +99,5 @@ void sim_get_stats(const struct sim *s, struct sim_stats *out) { *out = s->stats
 
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank)
 {
-	struct sim_rank *r = sim_rank_of(s, rank);
-	uint64_t end = 0;
-
-	for (uint32_t i = 0; i < s->config.cpus; i++)
-		end = sim_cpu_of(s, r, i)->free > end ? sim_cpu_of(s, r, i)->free : end;
-	return end;
+	return sim_rank_of(s, rank)->unit.cpu.free;
 }

@@ -17,16 +17,18 @@
  * operation never begins before what it requires has ended, also when they are of different CPUs.
  *
  * Memory: equal schedules are kept once, peers being relative to the rank, so a program of a
- * million ranks costs what its different ranks cost, 128 bytes a rank, and what is in flight. Time
- * is kept in picoseconds. Events of equal time happen in the order in which they were made, so a
- * result never depends on the machine.
+ * million ranks costs what its different ranks cost, 128 bytes a rank, at most 400 for each further
+ * pair of a CPU and a NIC that is used on a rank, and what is in flight. Time is kept in
+ * picoseconds. Events of equal time happen in the order in which they were made, so a result never
+ * depends on the machine.
  *
  *   sim_create -> sim_add for each rank -> sim_run -> sim_rank_end, sim_path ... -> sim_destroy
  *
- *   queue.c   events by time            shape.c  equal schedules once     match.c  messages and
- * receives run.c     what an event does        line.c   who waits for a CPU      path.c   what
- * determined the end params.c  parameters, presets       stuck.c  what cannot go on        card.c
- * one-sided operations
+ *   queue.c   events by time                    shape.c   equal schedules once
+ *   match.c   messages and receives             run.c     what an event does
+ *   unit.c    CPUs and NICs                     line.c    who waits for one
+ *   path.c    what determined the end           params.c  parameters, presets
+ *   stuck.c   what cannot go on                 card.c    one-sided operations
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -90,7 +92,6 @@ struct sim_interval {
 struct sim_config {
 	struct sim_params params;
 	uint32_t ranks;
-	uint32_t cpus, nics; /* of a rank: one more than the largest number in any schedule */
 	enum sim_relation relation;
 	size_t path_bytes;           /* bytes for the critical path; 0: it is not kept */
 	/* Called for each interval of ranks [watch_first, watch_end), in order of beginnings within
@@ -104,14 +105,12 @@ struct sim_config {
 
 struct sim;
 
-/* Returns: 0; -EINVAL: no ranks, CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU
- * and NIC. */
+/* Returns: 0; -EINVAL: no ranks; -ENOMEM. */
 int sim_create(const struct sim_config *config, struct sim **out);
 void sim_destroy(struct sim *s);
 /*
  * Adds the schedule of a rank, which is copied; a rank without one does nothing. Returns: 0;
- * -EINVAL: a peer does not exist, a CPU or NIC was not announced, or the rank has a schedule
- * already; -ENOMEM.
+ * -EINVAL: a peer does not exist, or the rank has a schedule already; -ENOMEM.
  */
 int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block);
 /*
@@ -132,7 +131,7 @@ struct sim_stats {
 	uint64_t lost;                /* puts and gets that matched no entry */
 };
 void sim_get_stats(const struct sim *s, struct sim_stats *out);
-/* Returns: when the rank's CPUs ended their last operation. */
+/* Returns: when the rank's CPUs ended their last operation. Context: after sim_run(). */
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
 
 /* ---- the critical path ------------------------------------------------------------------- */

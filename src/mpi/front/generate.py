@@ -108,6 +108,20 @@ def callee(function, by_name):
     return f'host.{function.name}'
 
 
+def send_body(f, call):
+    """Body of a wrapper that the program always enters, as its buffer is sent."""
+    sends = [t for t in f.terms if t.verb == 'send']
+    is_large = ' || '.join(f'!types_is_small({t.args[2]}, (uint64_t){t.args[1]}, message_gate)'
+                           for t in sends)
+    lines = [*canonical(f), f'\tif (base_unlikely(rt_has_pending() || {is_large}) &&',
+             '\t    abi_is_program_call(CALLER())) {', '\t\tif (rt_has_pending()) {']
+    lines += ['\t\t' + line for t in f.terms if t not in sends for line in observation(t)] + ['\t\t}']
+    lines += ['\t' + line for t in sends for line in observation(t)]
+    bare = call.removeprefix('WAIT_CALL(').removesuffix(')')
+    return lines + [f'\t\treturn HOST_CALL({call});', '\t}',
+                    f'\treturn rt_is_intercepting() ? {call} : {bare};']
+
+
 def waited(f, call):
     """The call of a function as wait/ sees it: one wait, or one test of what may come."""
     names = [p.name for p in f.parameters]
@@ -126,6 +140,8 @@ def waited(f, call):
 
 
 def observe_body(f, call):
+    if f.is_send:
+        return send_body(f, call)
     sync = [t for t in f.terms if t.verb == 'sync']
     lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
              '\t\tcomm_state_sync(comm);'] if sync else []
@@ -181,7 +197,7 @@ def observers(functions):
         call = waited(f, f'{callee(f, functions)}({f.passed})')
         name = f'{f.kind}_{f.name}'
         out += [f'static {f.ret} {name}({neutral_args(f)})', '{', *BODIES[f.kind](f, call), '}', '']
-        plain = 'NULL' if f.kind in ('observe', 'held') else f'(void *){name}'
+        plain = 'NULL' if f.kind in ('observe', 'held') and not f.is_send else f'(void *){name}'
         ways.append(f'\t{{ {plain}, (void *){name} }},')
     return '\n'.join([*out, 'const struct front_way observe_ways[FRONT_OBSERVED_COUNT] = {', *ways, '};', ''])
 

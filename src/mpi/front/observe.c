@@ -8,6 +8,7 @@
  * The wrappers do not validate arguments. The host MPI reports invalid ones.
  */
 #include "base/base.h"
+#include "message/message.h"
 #include "mpi/coll/comm_state.h"
 #include "mpi/front/front.h"
 #include "mpi/front/observe.h"
@@ -196,6 +197,20 @@ static void observe_keep(const void *request, const void *at, MPI_Count count,
 		persistent_buf_drop(handle);
 	else
 		persistent_buf_set(handle, range.lo, range.hi - range.lo);
+}
+
+/* Elements that the host MPI may let peers read where they lie. */
+static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
+{
+	struct range range = { 0 };
+	MPI_Count size;
+
+	if (message_gate == UINT64_MAX)
+		return;
+	add_buf(&range, at, count, datatype);
+	if (range.lo < range.hi && !range.is_unknown && !host.Type_size_x(datatype, &size))
+		message_send((const void *)range.lo, range.hi - range.lo,
+			     (uint64_t)size * (uint64_t)count);
 }
 
 static void observe_drop(const void *request)

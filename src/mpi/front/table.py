@@ -56,6 +56,10 @@ class Function:
         self.is_used = self.kind == 'use' or bool(match['use']) and not large
 
     @property
+    def is_send(self):
+        return any(t.verb == 'send' for t in self.terms)
+
+    @property
     def args(self):
         return ', '.join(map(str, self.parameters)) or 'void'
 

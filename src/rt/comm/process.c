@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "message/message.h"
 #include "rt/private.h"
 #include "rt/requests.h"
 #include "rt/trials.h"
@@ -64,12 +65,14 @@ static void switch_on(void)
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		rt_on |= !coll_gate_is_closed(&rt_gates[COLL_BLOCKING][kind]) ||
 			 !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
+	message_begin();
 }
 
 static void switch_off(void)
 {
 	policy_gates_close(rt_gates, trace_is_on());
 	rt_on = false;
+	message_end();
 }
 
 /* A child has none of its parent's peers. */
@@ -242,6 +245,7 @@ bool rt_start(int world_rank, int world_size)
 
 void rt_stop(void)
 {
+	message_end();
 	if (!rt_is_on()) {
 		trace_stop();
 		return;

@@ -140,6 +140,102 @@ BEHAVIOUR(exchanges, 2)
 	free(recv);
 }
 
+enum { PART = 30000 /* ints of one rank */ };
+
+/* Parts of equal length, as lists. */
+struct lists { int counts[64], at[64], *send, *recv; };
+
+static void lists_create(struct lists *l)
+{
+	for (int r = 0; r < size && r < 64; r++) {
+		l->counts[r] = PART;
+		l->at[r] = r * PART;
+	}
+	l->send = check_alloc((size_t)PART * size * sizeof(int));
+	l->recv = check_alloc((size_t)PART * size * sizeof(int));
+	for (int i = 0; i < PART * size; i++)
+		l->send[i] = i + rank;
+}
+
+static void lists_free(struct lists *l)
+{
+	free(l->send);
+	free(l->recv);
+}
+
+/* Element i of the result is factor * i + base. */
+static void check_list(const struct lists *l, int n, int factor, int base)
+{
+	for (int i = 0; i < n; i++)
+		if (l->recv[i] != factor * i + base) {
+			check_fail("element %d is %d", i, l->recv[i]);
+			return;
+		}
+}
+
+BEHAVIOUR(allgatherv_alone, 2)
+{
+	struct lists l;
+
+	lists_create(&l);
+	for (int i = 0; i < CALLS; i++) {
+		MPI_Allgatherv(l.send, PART, MPI_INT, l.recv, l.counts, l.at, MPI_INT,
+			       MPI_COMM_WORLD);
+		check_list(&l, PART, 1, 0);
+	}
+	lists_free(&l);
+}
+
+BEHAVIOUR(gatherv_alone, 2)
+{
+	struct lists l;
+
+	lists_create(&l);
+	for (int i = 0; i < CALLS; i++) {
+		MPI_Gatherv(l.send, PART, MPI_INT, l.recv, l.counts, l.at, MPI_INT, 0,
+			    MPI_COMM_WORLD);
+		check_list(&l, rank ? 0 : PART, 1, 0);
+	}
+	lists_free(&l);
+}
+
+BEHAVIOUR(scatterv_alone, 2)
+{
+	struct lists l;
+
+	lists_create(&l);
+	for (int i = 0; i < CALLS; i++) {
+		MPI_Scatterv(l.send, l.counts, l.at, MPI_INT, l.recv, PART, MPI_INT, 0,
+			     MPI_COMM_WORLD);
+		check_list(&l, PART, 1, rank * PART);
+	}
+	lists_free(&l);
+}
+
+BEHAVIOUR(reduce_scatter_alone, 2)
+{
+	struct lists l;
+
+	lists_create(&l);
+	for (int i = 0; i < CALLS; i++) {
+		MPI_Reduce_scatter(l.send, l.recv, l.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		check_list(&l, PART, size, rank * PART * size + size * (size - 1) / 2);
+	}
+	lists_free(&l);
+}
+
+BEHAVIOUR(reduce_scatter_block_alone, 2)
+{
+	struct lists l;
+
+	lists_create(&l);
+	for (int i = 0; i < CALLS; i++) {
+		MPI_Reduce_scatter_block(l.send, l.recv, PART, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		check_list(&l, PART, size, rank * PART * size + size * (size - 1) / 2);
+	}
+	lists_free(&l);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);

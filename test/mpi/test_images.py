@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """MPI programs whose ranks share an address space (sluice run --endpoints).
 
-Run alone: ./dev check mpi -k test_endpoints. Any other test: pytest test/mpi/... --endpoints 2
+Run alone: ./dev check mpi -k test_images. Any other test: pytest test/mpi/... --endpoints 2
 """
 import pytest
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tells calls of process_vm_readv() by a library of an MPI from others. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "message/private.h"
+
+enum { CALLERS = 8 }; /* call sites known of each kind; an MPI has one or two */
+
+static _Atomic(const void *) known[2][CALLERS]; /* of others, of hosts */
+static _Atomic uint32_t next_place[2];
+
+/* The libraries of MPICH, Open MPI (also its components), UCX and libfabric that copy messages. */
+static bool is_host_library(const char *path)
+{
+	static const char *const names[] = { "libmpi", "libpmpi", "libopen-pal", "mca_",
+					     "libuct", "libfabric", "libshm-fi" };
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		if (!strncmp(file, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+static bool is_known(const void *caller, bool is_host)
+{
+	for (int i = 0; i < CALLERS; i++) {
+		const void *at = atomic_load_explicit(&known[is_host][i], memory_order_relaxed);
+
+		if (at == caller)
+			return true;
+		if (!at)
+			return false;
+	}
+	return false;
+}
+
+bool message_is_served(const void *caller)
+{
+	Dl_info info;
+	uint32_t at;
+	bool is_host;
+
+	if (!atomic_load_explicit(&message_is_on, memory_order_relaxed))
+		return false;
+	if (base_likely(is_known(caller, true)))
+		return true;
+	if (is_known(caller, false))
+		return false;
+	is_host = dladdr(caller, &info) && info.dli_fname && is_host_library(info.dli_fname);
+	at = atomic_fetch_add_explicit(&next_place[is_host], 1, memory_order_relaxed);
+	atomic_store_explicit(&known[is_host][at % CALLERS], caller, memory_order_relaxed);
+	return is_host;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One process_vm_readv(): the bytes in regions of the peer from its arena, the others by one real
+ * call.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "message/private.h"
+#include "node/node.h"
+#include "os/os.h"
+#include "region/region.h"
+
+#define READ_MIN_BYTES 2048u /* fewer: the kernel is as fast */
+#define COUNT_MIN_BYTES 4096u /* private bytes of one read that the owner is told of */
+#define READ_MAX_BYTES 0x7ffff000ull /* the kernel's MAX_RW_COUNT */
+#define POPULATE_MAX_BYTES (64u << 20) /* of a longer region, what is copied is populated */
+#define PLAIN_MAX_BYTES 16384u /* libc's memcpy, without a choice of kernels */
+
+enum { PIECES = 32 /* unserved, of one read */, POPULATED = 64 };
+
+/* Bytes that the kernel reads. */
+struct piece {
+	char *to;
+	uintptr_t from;
+	uint64_t bytes;
+	uint64_t at; /* in the message */
+};
+
+struct reading {
+	const struct message_read *call;
+	const char *arena;
+	uint64_t arena_bytes;
+	uint64_t total, at;       /* bytes of the message; of these looked at */
+	uint64_t served;          /* bytes copied from the arena */
+	struct region_range range;  /* of the bytes [from, to) that were copied last */
+	uintptr_t from, to;       /* from >= to: none */
+	bool is_range;             /* range can be read; otherwise no region up to range.start */
+	struct piece pieces[PIECES];
+	int n;
+};
+
+/* ---- mapped bytes -------------------------------------------------------------------------- */
+
+/* Populates the page tables of a region, once for each. A lost entry costs time only. */
+static void populate(const struct reading *r)
+{
+	static _Atomic uint64_t populated[POPULATED];
+	const struct region_range *s = &r->range;
+	uint64_t key = (uint64_t)(uintptr_t)r->arena ^ s->id * 0x9e3779b97f4a7c15ull ^ s->end;
+	_Atomic uint64_t *slot = &populated[s->id % POPULATED];
+
+	if (s->end - s->start > POPULATE_MAX_BYTES ||
+	    atomic_load_explicit(slot, memory_order_relaxed) == key)
+		return;
+	atomic_store_explicit(slot, key, memory_order_relaxed);
+	os_populate((char *)r->arena + s->arena_off, s->end - s->start);
+}
+
+/* Was all that was copied from the present range right? */
+static bool is_right(struct reading *r)
+{
+	bool ok = r->from >= r->to || region_peer_has(r->arena, &r->range, r->from, r->to);
+
+	r->from = UINTPTR_MAX;
+	r->to = 0;
+	return ok;
+}
+
+static bool find_range(struct reading *r, uintptr_t addr)
+{
+	if (!is_right(r))
+		return false;
+	r->is_range = region_peer_find(r->arena, addr, &r->range);
+	if (r->is_range && (r->range.arena_off > r->arena_bytes ||
+			   r->range.end - r->range.start > r->arena_bytes - r->range.arena_off))
+		return false; /* no region of this arena */
+	if (r->is_range)
+		populate(r);
+	else if (r->range.start <= addr)
+		r->range.start = r->range.end > addr ? r->range.end : UINTPTR_MAX;
+	return true;
+}
+
+static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
+{
+	const char *at = r->arena + r->range.arena_off + (from - r->range.start);
+
+	if (bytes <= PLAIN_MAX_BYTES)
+		memcpy(to, at, bytes);
+	else
+		os_copy(to, at, bytes, os_copy_pick(bytes, bytes));
+	r->from = base_min_u64(r->from, from);
+	r->to = base_max_u64(r->to, from + bytes);
+	r->served += bytes;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------ */
+
+static bool add_piece(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
+{
+	struct piece *last = &r->pieces[r->n - 1];
+
+	if (r->n && last->from + last->bytes == from && last->to + last->bytes == to) {
+		last->bytes += bytes;
+		return true;
+	}
+	if (r->n == PIECES)
+		return false;
+	r->pieces[r->n++] = (struct piece){ to, from, bytes, r->at };
+	return true;
+}
+
+/* Returns: the length of the message up to the first byte that the kernel did not read, or -1. */
+static ssize_t read_pieces(struct reading *r)
+{
+	struct iovec local[PIECES], remote[PIECES];
+	uint64_t bytes = 0;
+	ssize_t n;
+
+	for (int i = 0; i < r->n; i++) {
+		local[i] = (struct iovec){ r->pieces[i].to, r->pieces[i].bytes };
+		remote[i] = (struct iovec){ (void *)r->pieces[i].from, r->pieces[i].bytes };
+		bytes += r->pieces[i].bytes;
+	}
+	n = r->call->real(r->call->pid, local, (unsigned)r->n, remote, (unsigned)r->n, 0);
+	if (n < 0 && (errno != EFAULT || r->pieces[0].at == 0))
+		return -1;
+	if (n == (ssize_t)bytes)
+		return (ssize_t)r->total;
+	bytes = n > 0 ? (uint64_t)n : 0;
+	for (int i = 0; i < r->n; i++) {
+		if (bytes < r->pieces[i].bytes)
+			return (ssize_t)(r->pieces[i].at + bytes);
+		bytes -= r->pieces[i].bytes;
+	}
+	return (ssize_t)r->total;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+/* One run of bytes, contiguous on both sides. Returns: false: the whole call is the kernel's. */
+static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
+{
+	while (bytes) {
+		uint64_t n;
+		bool known = r->is_range ? from >= r->range.start && from < r->range.end :
+					  from < r->range.start && r->range.start;
+
+		if (!known && !find_range(r, from))
+			return false;
+		if (r->is_range) {
+			n = base_min_u64(bytes, r->range.end - from);
+			copy_mapped(r, to, from, n);
+		} else {
+			n = base_min_u64(bytes, r->range.start - from);
+			if (!add_piece(r, to, from, n))
+				return false;
+			r->range.start = 0; /* look again: the next run may lie below */
+		}
+		r->at += n;
+		to += n;
+		from += n;
+		bytes -= n;
+	}
+	return true;
+}
+
+static bool read_runs(struct reading *r)
+{
+	const struct iovec *local = r->call->local, *remote = r->call->remote;
+	uint64_t local_at = 0, remote_at = 0;
+
+	while (r->at < r->total) {
+		uint64_t n = base_min_u64(local->iov_len - local_at, remote->iov_len - remote_at);
+
+		n = base_min_u64(n, r->total - r->at);
+		if (!read_run(r, (char *)local->iov_base + local_at,
+			      (uintptr_t)remote->iov_base + remote_at, n))
+			return false;
+		local_at += n;
+		remote_at += n;
+		if (local_at == local->iov_len) {
+			local++;
+			local_at = 0;
+		}
+		if (remote_at == remote->iov_len) {
+			remote++;
+			remote_at = 0;
+		}
+	}
+	return is_right(r);
+}
+
+/* Returns: the bytes of a vector, at most READ_MAX_BYTES; 0: the kernel has to check it. */
+static uint64_t vector_bytes(const struct iovec *v, unsigned long n)
+{
+	uint64_t sum = 0;
+
+	if (n > IOV_MAX)
+		return 0;
+	for (unsigned long i = 0; i < n; i++) {
+		if (v[i].iov_len > SSIZE_MAX ||
+		    (uintptr_t)v[i].iov_base + v[i].iov_len < (uintptr_t)v[i].iov_base)
+			return 0;
+		sum = base_min_u64(sum + v[i].iov_len, READ_MAX_BYTES);
+	}
+	return sum;
+}
+
+static ssize_t read_real(const struct message_read *c)
+{
+	return c->real(c->pid, c->local, c->locals, c->remote, c->remotes, c->flags);
+}
+
+static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
+{
+	struct reading r = { .call = c, .arena = (const char *)h, .arena_bytes = h->arena_bytes,
+			     .total = total, .from = UINTPTR_MAX };
+	bool is_complete = read_runs(&r);
+	ssize_t ret;
+
+	if (!is_complete)
+		r.served = 0;
+	if (total - r.served >= COUNT_MIN_BYTES)
+		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
+					  memory_order_relaxed);
+	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete);
+	if (!r.served)
+		return read_real(c);
+	ret = r.n ? read_pieces(&r) : (ssize_t)total;
+	base_count(BASE_CTR_MESSAGES, 1);
+	base_count(BASE_CTR_BYTES_MESSAGES, r.served);
+	return ret;
+}
+
+ssize_t message_read(const struct message_read *c)
+{
+	struct node_header *h;
+	uint64_t total;
+	ssize_t ret;
+	int err = errno;
+
+	if (c->flags)
+		return read_real(c);
+	total = base_min_u64(vector_bytes(c->local, c->locals),
+			     vector_bytes(c->remote, c->remotes));
+	if (total < READ_MIN_BYTES)
+		return read_real(c);
+	h = node_header_of(c->pid);
+	ret = h ? read_served(c, h, total) : read_real(c);
+	if (ret >= 0)
+		errno = err;
+	return ret;
+}

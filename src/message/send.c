@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sender's side: its buffers earn adoption. */
+#include "message/private.h"
+#include "node/node.h"
+#include "region/region.h"
+
+#define GATE_BYTES 8192u /* no host MPI reads a shorter message from its sender */
+
+_Atomic bool message_is_on;
+_Atomic uint64_t message_gate = UINT64_MAX;
+
+void message_begin(void)
+{
+	if (!base_opt.messages || !node_header_self())
+		return;
+	region_set_read_by_peers();
+	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
+	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
+}
+
+void message_end(void)
+{
+	atomic_store_explicit(&message_gate, UINT64_MAX, memory_order_relaxed);
+	atomic_store_explicit(&message_is_on, false, memory_order_relaxed);
+}
+
+/* Have peers read private memory of this process? */
+static bool is_read(void)
+{
+	const struct node_header *h = node_header_self();
+
+	return h && atomic_load_explicit(&h->private_bytes, memory_order_relaxed);
+}
+
+void message_send(const void *buf, uint64_t bytes, uint64_t used)
+{
+	uintptr_t start = (uintptr_t)buf;
+	/* the gaps of a type may be receiving another message now, and adoption could lose bytes */
+	bool is_wanted = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
+			 used == bytes && is_read();
+	struct region_desc d;
+
+	if (!is_wanted && !region_may_touch(start, start + bytes))
+		return;
+	region_describe(buf, bytes, is_wanted ? REGION_USE : REGION_LOOKUP, &d);
+	region_release(&d);
+}

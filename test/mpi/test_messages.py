@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages that the host MPI reads from its sender: the same bytes from mapped memory, and counted.
+
+Run alone: ./dev check mpi -k messages
+"""
+import json
+
+import pytest
+
+from support.behaviours import cases
+
+EARNS = {'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
+CONFIGS = {
+    'adopt': EARNS,
+    # regions are evicted all the time, also under a message
+    'tight': {**EARNS, 'region_max': '2', 'region_pool': '0'},
+}
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', (
+    cases('messages.c', ['mpich', 'openmpi'], [2], CONFIGS) +
+    cases('messages.c', ['debian-mpich', 'debian-openmpi'], [3], ['adopt'], pytest.mark.complete)))
+def test_messages(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'messages.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
+@pytest.mark.parametrize('option', ['auto', 'off'])
+def test_messages_are_served_where_the_library_reads_them(get_mpi, tmp_path, name, option):
+    mpi = get_mpi(name)
+    result = mpi.launch(2, mpi.build('messages.c'), 'messages_of_all_sizes',
+                        env={**EARNS, 'SLUICE_STATS': str(tmp_path / 'stats'), 'SLUICE_MESSAGES': option})
+    assert result.status == 0, result.explain()
+    for rank in range(2):
+        counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
+        if option == 'off':
+            assert counters['messages'] == 0
+        else:
+            assert counters['bytes_messages'] > 50 << 20
+            assert counters['messages_repeated'] < 10

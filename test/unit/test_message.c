@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads of a peer's memory, served from its arena: always the bytes, the counts and the errors of
+ * the real call. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "message/message.h"
+#include "node/node.h"
+#include "ranks.h"
+#include "region/region.h"
+
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
+enum { MIB = 1 << 20, PAGE = 4096, RUNS = 200 };
+
+static int real_calls;
+
+static ssize_t count_real(pid_t pid, const struct iovec *l, unsigned long n, const struct iovec *r,
+			  unsigned long m, unsigned long flags)
+{
+	real_calls++;
+	return process_vm_readv(pid, l, n, r, m, flags);
+}
+
+static ssize_t read_vectors(int pid, const struct iovec *l, int n, const struct iovec *r, int m)
+{
+	struct message_read call = { .pid = pid, .local = l, .locals = (unsigned)n, .remote = r,
+				     .remotes = (unsigned)m, .real = count_real };
+
+	return message_read(&call);
+}
+
+static ssize_t read_one(int pid, void *to, uintptr_t from, size_t bytes)
+{
+	struct iovec l = { to, bytes }, r = { (void *)from, bytes };
+
+	return read_vectors(pid, &l, 1, &r, 1);
+}
+
+/* Rank 0 owns memory and tells its address; the others read. */
+static void announce(struct ranks *r)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%d", r->rank);
+	setenv("PMIX_RANK", text, 1);
+	snprintf(text, sizeof text, "message-%d", getppid());
+	setenv("PMIX_NAMESPACE", text, 1);
+	node_announce(true);
+	message_begin();
+	ranks_barrier(r);
+}
+
+static uint8_t byte_at(size_t i) { return (uint8_t)(i * 7 + i / 251); }
+
+static char *pages(size_t bytes)
+{
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	for (size_t i = 0; i < bytes; i++)
+		p[i] = (char)byte_at(i);
+	return p;
+}
+
+static bool is_mapped(const void *p, size_t bytes)
+{
+	struct region_desc d;
+	bool is;
+
+	region_describe(p, bytes, REGION_FORCE, &d);
+	is = d.flags & REGION_DESC_MAPPED;
+	region_release(&d);
+	return is;
+}
+
+static void tell(struct ranks *r, const void *p) { atomic_store(&r->words[0], (uintptr_t)p); }
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+static void any_part_is_read(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(3 * MIB);
+	uint64_t state = 5;
+
+	announce(r);
+	if (r->rank == 0) {
+		p = pages(3 * MIB);
+		CHECK(is_mapped(p + MIB, MIB)); /* the middle third */
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	for (int i = 0; i < RUNS && r->rank; i++) {
+		size_t from = ranks_below(&state, 3 * MIB), n = ranks_below(&state, 3 * MIB - from);
+
+		memset(mine, 0, n + 1);
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p + from, n), (ssize_t)n);
+		for (size_t k = 0; k < n; k++)
+			if ((uint8_t)mine[k] != byte_at(from + k))
+				CHECK_EQ(k, n);
+		CHECK_EQ(mine[n], 0);
+	}
+	if (r->rank) {
+		CHECK(base_counter_value(BASE_CTR_BYTES_MESSAGES) > 10 * MIB);
+		real_calls = 0;
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p + MIB, MIB), MIB);
+		CHECK_EQ(real_calls, 0);
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p + MIB - 8, MIB + 16), MIB + 16);
+		CHECK_EQ(real_calls, 1); /* both edges */
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(any_part_of_a_peers_memory_is_read_right)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), any_part_is_read, NULL);
+}
+
+/* 1,024 pieces of 8 bytes, in regions, between them, and cut differently on both sides. */
+static void many_pieces_are_read(struct ranks *r)
+{
+	struct iovec remote[1024], local[1024];
+	char *p = NULL, *mine = pages(MIB);
+
+	announce(r);
+	if (r->rank == 0) {
+		p = pages(2 * MIB);
+		CHECK(is_mapped(p, MIB));
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	for (int step = 512; r->rank && step <= 2048; step *= 2) {
+		for (int i = 0; i < 1024; i++) {
+			remote[i] = (struct iovec){ p + i * step, 8 };
+			local[i] = (struct iovec){ mine + i * 12, i % 2 ? 4 : 12 };
+		}
+		memset(mine, 0, MIB);
+		CHECK_EQ(read_vectors(r->pids[0], local, 1024, remote, 1024), 8192);
+		for (size_t i = 0, at = 0; i < 1024; i++)
+			for (size_t k = 0; k < local[i].iov_len; k++, at++)
+				CHECK_EQ(((uint8_t *)local[i].iov_base)[k],
+					 byte_at(at / 8 * (size_t)step + at % 8));
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_thousand_short_pieces_are_read_right)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), many_pieces_are_read, NULL);
+}
+
+/* ---- counts and errors -------------------------------------------------------------------- */
+
+/* The call and the real one have the same result and errno. */
+static void same(int pid, const struct iovec *l, int n, const struct iovec *r, int m)
+{
+	ssize_t want, got;
+	int err;
+
+	errno = 0;
+	want = process_vm_readv(pid, l, (unsigned)n, r, (unsigned)m, 0);
+	err = errno;
+	errno = 0;
+	got = read_vectors(pid, l, n, r, m);
+	CHECK_EQ(got, want);
+	CHECK_EQ(errno, err);
+}
+
+static void results_are_the_kernels(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(3 * MIB);
+
+	announce(r);
+	if (r->rank == 0) {
+		p = pages(3 * MIB);
+		munmap(p, PAGE);
+		munmap(p + 2 * MIB + PAGE, PAGE);
+		CHECK(is_mapped(p + MIB, MIB));
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	if (r->rank) {
+		struct iovec l[2] = { { mine, 3 * MIB }, { mine, 0 } };
+		struct iovec from[3] = { { p + MIB, MIB }, { p, MIB }, { p + MIB, 100 } };
+
+		same(r->pids[0], l, 1, from, 1);
+		same(r->pids[0], l, 1, from, 2); /* ends behind the region */
+		same(r->pids[0], l, 1, from + 1, 2); /* nothing at all */
+		from[0].iov_len = 2 * MIB; /* ends at the hole behind the region */
+		same(r->pids[0], l, 1, from, 1);
+		same(r->pids[0], l, 2, from, 3);
+		same(r->pids[0], l, 0, from, 1);
+		same(r->pids[0], l, 2000, from, 1);
+		same(r->pids[0], l, 1, from, 2000);
+		l[0].iov_len = 5000;
+		same(r->pids[0], l, 1, from, 1);
+		from[0].iov_len = SIZE_MAX;
+		same(r->pids[0], l, 1, from, 1);
+		same(getppid(), l, 1, from + 1, 1);
+		same(1 << 30, l, 1, from + 2, 1);
+		same(getpid(), l, 1, &(struct iovec){ mine + 8192, 5000 }, 1);
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(counts_and_errors_are_those_of_the_kernel)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), results_are_the_kernels, NULL);
+}
+
+/* ---- memory that changes ------------------------------------------------------------------ */
+
+/* Rank 0 writes a number all over its buffer and then tells it, again and again; meanwhile its
+ * region ends in all ways and is adopted again. Ranks 1 and 2 ask for a number and then read: what
+ * they get is that number or a later one at each place, zeros once the contents were dropped,
+ * and never bytes of other memory. */
+enum { WORDS = MIB / 8, ROUNDS = 60 };
+
+static void write_round(struct ranks *r, uint64_t *p, uint64_t n)
+{
+	for (int i = 0; i < WORDS; i++)
+		__atomic_store_n(&p[i], n, __ATOMIC_RELAXED);
+	atomic_store(&r->words[1], n);
+}
+
+static void end_region(struct ranks *r, char *p, char *other, int how)
+{
+	pid_t child;
+
+	switch (how) {
+	case 0:
+		region_return((uintptr_t)p, (uintptr_t)p + MIB);
+		break;
+	case 1:
+		child = fork();
+		if (!child)
+			_exit(0);
+		waitpid(child, NULL, 0);
+		break;
+	case 2: /* another buffer gets the pages, and other numbers */
+		atomic_fetch_add(&r->words[4], 1);
+		region_drop((uintptr_t)p, (uintptr_t)p + MIB);
+		CHECK(is_mapped(other, MIB));
+		memset(other, 0xee, MIB);
+		region_drop((uintptr_t)other, (uintptr_t)other + MIB);
+		break;
+	}
+}
+
+static void own_changing(struct ranks *r)
+{
+	char *p = pages(MIB), *other = pages(MIB);
+
+	write_round(r, (uint64_t *)p, 1);
+	tell(r, p);
+	ranks_barrier(r);
+	for (uint64_t n = 2; n < ROUNDS && atomic_load(&r->words[3]) < 2; n++) {
+		CHECK(is_mapped(p, MIB));
+		usleep(n % 3 * 50);
+		end_region(r, p, other, (int)(n % 3));
+		write_round(r, (uint64_t *)p, n);
+	}
+	atomic_store(&r->words[2], 1);
+}
+
+static void read_changing(struct ranks *r)
+{
+	uint64_t *mine = malloc(MIB);
+	uintptr_t p;
+
+	ranks_barrier(r);
+	p = atomic_load(&r->words[0]);
+	for (int i = 0; i < 20000 && !atomic_load(&r->words[2]); i++) {
+		uint64_t before = atomic_load(&r->words[1]), after;
+		uint64_t drops = atomic_load(&r->words[4]);
+
+		CHECK_EQ(read_one(r->pids[0], mine, p, MIB), MIB);
+		after = atomic_load(&r->words[1]) + 1; /* it may be writing that one */
+		if (atomic_load(&r->words[4]) != drops || (before % 3 == 1 && drops))
+			before = 0;
+		for (int k = 0; k < WORDS; k++)
+			if (mine[k] < before || mine[k] > after)
+				CHECK_EQ(mine[k], before);
+	}
+	atomic_fetch_add(&r->words[3], 1);
+	free(mine);
+}
+
+static void memory_changes(struct ranks *r)
+{
+	announce(r);
+	if (r->rank)
+		read_changing(r);
+	else
+		own_changing(r);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_region_that_ends_while_it_is_read_gives_no_other_bytes)
+{
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), memory_changes, NULL);
+}
+
+/* ---- the owner ----------------------------------------------------------------------------- */
+
+/* A buffer that peers read earns adoption; one that nobody reads, and one used once, does not. */
+static void buffers_earn_adoption(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+
+	announce(r);
+	if (r->rank == 0) {
+		p = pages(MIB);
+		for (int i = 0; i < 20; i++)
+			message_send(p, MIB, MIB);
+		CHECK(!region_overlaps((uintptr_t)p, (uintptr_t)p + MIB));
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	if (r->rank)
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, MIB), MIB);
+	ranks_barrier(r);
+	for (int i = 0; i < 10 && !r->rank; i++) {
+		message_send(p, MIB, MIB);
+		CHECK_EQ(region_overlaps((uintptr_t)p, (uintptr_t)p + MIB), i >= 3);
+	}
+	ranks_barrier(r);
+	real_calls = 0;
+	if (r->rank)
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, MIB), MIB);
+	CHECK_EQ(real_calls, 0);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_buffer_that_peers_read_again_and_again_is_adopted)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_REGION_ADOPT_AFTER=3"),
+		  buffers_earn_adoption, NULL);
+}
+
+static void owner_is_killed(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+	ssize_t n = MIB;
+
+	announce(r);
+	if (r->rank == 0) {
+		p = pages(MIB);
+		CHECK(is_mapped(p, MIB));
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	if (r->rank) {
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, MIB), MIB);
+		atomic_store(&r->words[1], 1);
+	}
+	while (!atomic_load(&r->words[1]))
+		usleep(100);
+	if (!r->rank)
+		raise(SIGKILL);
+	for (int i = 0; i < 500 && n == MIB; i++) {
+		n = read_one(r->pids[0], mine, (uintptr_t)p, MIB);
+		usleep(1000);
+	}
+	CHECK_EQ(n, -1);
+	CHECK_EQ(errno, ESRCH);
+	_exit(0);
+}
+
+UNIT_TEST(reading_from_a_killed_process_ends)
+{
+	int status[2];
+
+	ranks_run_any(2, OPTIONS("SLUICE_LOG=info"), owner_is_killed, NULL, status);
+	CHECK_EQ(status[0], 128 + SIGKILL);
+	CHECK_EQ(status[1], 0);
+}
