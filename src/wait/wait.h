@@ -18,6 +18,9 @@
  * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
  * work between two tests ends such a wait.
  *
+ * A process that has sent, or has taken part in a collective, wakes the ranks of its node that may
+ * wait for that (wake.c). Naps are bounded, as not every event comes with a wake-up.
+ *
  * Order of calls: wait_start() in MPI_Init; the rest afterwards, from any thread, not in signal
  * handlers. A forked child spins. Nothing here takes a lock or allocates.
  */
@@ -63,6 +66,10 @@ struct wait_thread {
 	uint32_t calls;       /* calls of the program */
 	uint32_t call;        /* the call to which the other members belong */
 	uint32_t rounds;
+	uint32_t wakes;       /* the process's wake word before the last poll */
+	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
+	bool is_testing;      /* inside a call that tests, which has no rounds of its own */
+	bool may_wake_all;    /* the call has not woken the others yet */
 	bool asks;            /* intercepts calls, to see whether the wait is one call */
 	/* tests of the program, which wait_round() does not count */
 	uint64_t tests_since_ns, tested_at_ns;
@@ -70,13 +77,49 @@ struct wait_thread {
 /* NULL until the thread's first idle round. A pointer, as static TLS is scarce. */
 extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initial-exec")));
 
+#define WAIT_ALL INT32_MIN
+
+/* Once MPI knows the ranks of the job, and before node/ forgets them: lets this process wake them
+ * and be woken. Context: no other thread is in MPI. */
+void wait_connect(int world_rank, int world_size);
+void wait_disconnect(void);
+void wait_wake(int world_rank); /* by number in MPI_COMM_WORLD; WAIT_ALL */
+void wait_disarm(void);         /* the thread does not sleep after all */
+
 /* Around each call of the program that may block. */
 static inline void wait_call_begin(void)
 {
-	if (wait_thread)
+	if (wait_thread) {
 		wait_thread->calls++;
+		/* an error handler may have left a test by longjmp() */
+		wait_thread->may_wake_all = wait_thread->is_testing = false;
+	}
 }
-static inline int wait_call_end(int rc) { return rc; }
+/* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
+ * sleeps. */
+static inline void wait_common_begin(void)
+{
+	if (wait_thread) {
+		wait_thread->calls++;
+		wait_thread->may_wake_all = true;
+	}
+}
+/* Returns: rc. */
+static inline int wait_call_end(int rc)
+{
+	if (wait_thread && wait_thread->is_armed)
+		wait_disarm();
+	return rc;
+}
+/* Ends a call that may have ended the waits of a rank of MPI_COMM_WORLD, or of WAIT_ALL; of nobody
+ * for other values. Returns: rc. */
+static inline int wait_call_end_for(int rc, int world_rank)
+{
+	wait_call_end(rc);
+	if (wait_mode() == WAIT_POLITE)
+		wait_wake(world_rank);
+	return rc;
+}
 /* Around each call that tests. found: its flag, which holds if rc is 0. Returns: rc. */
 void wait_test_begin(void);
 int wait_test_end(int rc, const int *found);

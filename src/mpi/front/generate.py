@@ -126,9 +126,17 @@ def waited(f, call):
     """The call of a function as wait/ sees it: one wait, or one test of what may come."""
     names = [p.name for p in f.parameters]
     found = 'flag' if 'flag' in names else 'outcount' if f.name == 'Testsome' else None
+    if found:
+        return f'WAIT_TEST({call}, {found})'
     if f.name in ('Probe', 'Mprobe'):
-        call = f'wait_{f.name}({f.passed})'
-    return f'WAIT_TEST({call}, {found})' if found else f'WAIT_CALL({call})'
+        return f'WAIT_CALL(wait_{f.name}({f.passed}))'
+    if 'comm' in names and 'dest' in names:
+        return f'WAIT_SEND({call}, comm, dest)'
+    if 'comm' in names and 'source' in names:
+        return f'WAIT_RECV({call}, comm, source)'
+    if f.kind in table.COLLECTIVES or f.name.startswith(('Start', 'Win_', 'Comm_', 'Pready', 'Put')):
+        return f'WAIT_COMMON({call})'
+    return f'WAIT_CALL({call})'
 
 
 def observe_body(f, call):

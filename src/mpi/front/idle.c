@@ -115,6 +115,12 @@ void idle_start(void)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(presets); i++)
 		if (is_preset[i])
 			base_job_unset(presets[i][0]);
-	if (wait_mode() == WAIT_POLITE)
+	if (wait_mode() == WAIT_POLITE) {
+		int rank = -1, size = 0;
+
+		host.Comm_rank(abi.comm_world, &rank);
+		host.Comm_size(abi.comm_world, &size);
+		wait_connect(rank, size);
 		rt_intercept_ref();
+	}
 }

@@ -15,6 +15,7 @@
 #include "rt/trials.h"
 #include "sluice/sluice.h"
 #include "tune/tune.h"
+#include "wait/wait.h"
 #include "worker/worker.h"
 
 bool rt_on;
@@ -258,6 +259,7 @@ void rt_stop(void)
 	offload_count();
 	worker_detach();
 	base_counters_report();
+	wait_disconnect();
 	region_fini();
 	node_withdraw();
 	node_fini();
