@@ -92,8 +92,7 @@ struct base_option base_option_table[] = {
 	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
 	ENUM("SLUICE_WAIT", wait, "auto", wait_words,
 	     "Whether blocked ranks give their CPUs away: polite, after some microseconds; spin, "
-	     "as the host MPI does; auto, polite where a node has more ranks than CPUs, else after "
-	     "10 ms", LOCAL),
+	     "as the host MPI does; auto, polite where a node has more ranks than CPUs", LOCAL),
 	STRING("SLUICE_ENDPOINTS", endpoints, "off",
 	       "How many ranks of a node share an address space, from 1 to 64; off, none", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",

@@ -15,7 +15,7 @@ enum wait_mode wait_decide(const struct wait_facts *f)
 	if (f->option == BASE_WAIT_POLITE ||
 	    (f->local_ranks > 0 && f->cpus > 0 && f->local_ranks > f->cpus))
 		return WAIT_POLITE;
-	return WAIT_LONG;
+	return WAIT_SPIN;
 }
 
 int wait_quota_cpus(const char *cpu_max)

@@ -11,19 +11,15 @@
 #include "wait/private.h"
 
 #define SPIN_NS      4000u    /* polite: shorter waits cost no system call */
-#define YIELD_NS     20000u   /* then, where a yield reaches the other ranks */
+#define YIELD_NS     500000u  /* then, where a yield reaches the other ranks */
 #define TEST_NS      50000u   /* polite: tests without other work, until they count as a wait */
-#define LONG_NS      10000000u /* a core for each rank */
-#define ASK_NS       (LONG_NS / 2)
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
-#define LONG_GAP_NS  50000u   /* mode long: between LONG_EVERY idle rounds */
-#define PREEMPTED_NS 1000000u /* so long a round is another process's time, and counts as none */
+#define POLL_NS      3000u    /* the same after a nap: a poll that found something */
 #define TEST_GAP_NS  1000u    /* from one test to the next */
 #define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
 #define NAP_SHARE    16       /* share of the time waited so far */
-#define LONG_EVERY   64       /* mode long: idle rounds per clock read */
 
 _Atomic int wait_mode_now;
 __thread struct wait_thread *wait_thread;
@@ -46,10 +42,7 @@ static struct wait_thread *self(void)
 	return wait_thread;
 }
 
-static struct {
-	bool yields;
-	void (*ask)(void), (*answered)(void);
-} wait;
+static bool yields; /* reach the other ranks */
 
 static void after_fork_child(void)
 {
@@ -67,7 +60,7 @@ enum wait_mode wait_start(void)
 	mode = wait_decide(&facts);
 	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
 	 * yield has no rank to yield to. */
-	wait.yields = getsid(0) != getpid();
+	yields = getsid(0) != getpid();
 	if (mode != WAIT_SPIN && !registered)
 		registered = !pthread_atfork(NULL, NULL, after_fork_child);
 	base_log(BASE_LOG_INFO, "wait", "%d ranks on %d CPUs of this node: waits are %s",
@@ -78,15 +71,9 @@ enum wait_mode wait_start(void)
 
 const char *wait_mode_name(enum wait_mode mode)
 {
-	static const char *const names[] = { "spinning", "spinning, then naps", "polite" };
+	static const char *const names[] = { "spinning", "polite" };
 
 	return names[mode];
-}
-
-void wait_on_question(void (*ask)(void), void (*answered)(void))
-{
-	wait.ask = ask;
-	wait.answered = answered;
 }
 
 static void begin(struct wait_thread *w, uint64_t now)
@@ -96,19 +83,15 @@ static void begin(struct wait_thread *w, uint64_t now)
 	w->rounds = 0;
 	if (w->is_armed)
 		word_disarm(w, own_word());
-	if (w->asks) {
-		w->asks = false;
-		wait.answered();
-	}
 }
 
 /* Returns: whether the host MPI found nothing since the last idle round. */
-static bool is_idle(struct wait_thread *w, uint64_t now, uint64_t gap_ns)
+static bool is_idle(struct wait_thread *w, uint64_t now)
 {
 	uint64_t round_ns = now - w->round_at_ns;
+	bool is_long = round_ns > base_max_u64(w->has_napped ? POLL_NS : GAP_NS, 8 * w->round_ns);
 
-	bool is_long = round_ns > base_max_u64(gap_ns, 8 * w->round_ns);
-
+	w->has_napped = false;
 	w->round_at_ns = now;
 	/* Grows slowly at most, to the rounds of a host MPI that polls by system calls. */
 	w->round_ns += base_min_u64(round_ns, 4 * w->round_ns + 1000) / 8 - w->round_ns / 8;
@@ -134,36 +117,11 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 	base_count(BASE_CTR_SLEEPS, 1);
 	if (word_sleep(w, own_word(), ns))
 		w->since_ns = os_now_ns(); /* polls for a while: more may come */
+	w->has_napped = true;
 	w->round_at_ns = os_now_ns();
 }
 
 void wait_disarm(void) { word_disarm(wait_thread, own_word()); }
-
-/* Mode long: a wait that has lasted for half the time asks whether it is one call. */
-static void round_long(struct wait_thread *w)
-{
-	uint64_t now, at_ns, waited_ns;
-
-	if (++w->rounds % LONG_EVERY)
-		return;
-	now = os_now_ns();
-	at_ns = w->round_at_ns;
-	if (!is_idle(w, now, LONG_GAP_NS)) {
-		if (w->call != w->calls || now - at_ns < PREEMPTED_NS)
-			begin(w, now);
-		else
-			w->since_ns += now - at_ns;
-		return;
-	}
-	waited_ns = now - w->since_ns;
-	if (waited_ns > ASK_NS && !w->asks && wait.ask) {
-		w->asks = true;
-		wait.ask();
-	} else if (waited_ns > LONG_NS && w->asks) {
-		nap(w, waited_ns);
-		w->rounds = LONG_EVERY - 1; /* read the clock in the next round */
-	}
-}
 
 bool wait_round(void)
 {
@@ -174,14 +132,10 @@ bool wait_round(void)
 	w = mode == WAIT_SPIN ? NULL : self();
 	if (!w)
 		return false;
-	if (mode == WAIT_LONG) {
-		round_long(w);
-		return true;
-	}
 	if (w->is_testing)
 		return true;
 	now = os_now_ns();
-	if (!is_idle(w, now, GAP_NS)) {
+	if (!is_idle(w, now)) {
 		begin(w, now);
 		return true;
 	}
@@ -190,7 +144,7 @@ bool wait_round(void)
 		os_cpu_relax();
 		return true;
 	}
-	if (wait.yields && waited_ns < YIELD_NS) {
+	if (yields && waited_ns < YIELD_NS) {
 		syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
 	} else {

@@ -7,13 +7,11 @@
  *                                     wait_round()  spin: return at once; yield; nap on a futex
  *
  *   mode      polite: a node with more ranks than CPUs. A wait spins for microseconds, then naps
- *             long: a core for each rank. A wait naps after LONG_NS
- *             spin: the host MPI waits as without Sluice
+ *             spin: a core for each rank. The host MPI waits as without Sluice
  *
  * A wait begins with a call of the program (wait_call_begin()), or with a gap: the time between two
  * idle rounds of a thread is short and steady while the host MPI finds nothing. Polite processes
- * therefore intercept every call (mpi/front). A process of mode long intercepts calls only while a
- * thread has waited for a long time without a gap, to tell one wait from many.
+ * therefore intercept every call (mpi/front).
  *
  * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
  * work between two tests ends such a wait.
@@ -30,7 +28,7 @@
 #include "base/base.h"
 #include "os/os.h"
 
-enum wait_mode { WAIT_SPIN, WAIT_LONG, WAIT_POLITE };
+enum wait_mode { WAIT_SPIN, WAIT_POLITE };
 
 struct wait_facts {
 	int64_t option;  /* SLUICE_WAIT: enum base_wait */
@@ -48,9 +46,6 @@ int wait_quota_cpus(const char *cpu_max);
 /* Decides the mode of this process. Returns: the mode. */
 enum wait_mode wait_start(void);
 const char *wait_mode_name(enum wait_mode mode);
-
-/* Sets the functions that begin and end to intercept calls, for mode long. */
-void wait_on_question(void (*ask)(void), void (*answered)(void));
 
 extern _Atomic int wait_mode_now; /* enum wait_mode */
 static inline enum wait_mode wait_mode(void)
@@ -70,7 +65,7 @@ struct wait_thread {
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
 	bool is_testing;      /* inside a call that tests, which has no rounds of its own */
 	bool may_wake_all;    /* the call has not woken the others yet */
-	bool asks;            /* intercepts calls, to see whether the wait is one call */
+	bool has_napped;      /* since the last poll */
 	/* tests of the program, which wait_round() does not count */
 	uint64_t tests_since_ns, tested_at_ns;
 };

@@ -14,9 +14,9 @@ static enum wait_mode decide(int64_t option, int ranks, int cpus)
 UNIT_TEST(more_ranks_than_cpus_wait_politely)
 {
 	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, 2), WAIT_POLITE);
-	CHECK_EQ(decide(BASE_WAIT_AUTO, 2, 2), WAIT_LONG);
-	CHECK_EQ(decide(BASE_WAIT_AUTO, -1, 2), WAIT_LONG);
-	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, -1), WAIT_LONG);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, 2, 2), WAIT_SPIN);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, -1, 2), WAIT_SPIN);
+	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, -1), WAIT_SPIN);
 	CHECK_EQ(decide(BASE_WAIT_SPIN, 4, 2), WAIT_SPIN);
 	CHECK_EQ(decide(BASE_WAIT_POLITE, 1, 2), WAIT_POLITE);
 }
@@ -109,27 +109,6 @@ UNIT_TEST(short_waits_of_many_calls_do_not_sleep)
 {
 	begin(BASE_WAIT_POLITE);
 	CHECK_EQ(sleeps_of(20000000, true), 0);
-	end();
-}
-
-static int asked, answered;
-static void ask(void) { asked++; }
-static void answer(void) { answered++; }
-
-UNIT_TEST(with_a_core_for_each_rank_a_long_wait_asks_first)
-{
-	begin(BASE_WAIT_AUTO);
-	wait_on_question(ask, answer);
-	asked = answered = 0;
-	CHECK_EQ(sleeps_of(100000000, true), 0); /* calls are only seen once it has asked */
-	for (int i = 0; i < 50 && !sleeps_of(40000000, false); i++)
-		; /* a loaded machine interrupts waits */
-	CHECK(asked > answered);
-	CHECK(sleeps_of(40000000, false) > 0);
-	wait_call_begin();
-	sleeps_of(1000000, false);
-	CHECK_EQ(asked, answered);
-	wait_on_question(NULL, NULL);
 	end();
 }
 

@@ -104,7 +104,6 @@ void idle_prepare(void)
 {
 	if (!base_opt.enabled || !base_opt.usable || wait_start() == WAIT_SPIN)
 		return;
-	wait_on_question(rt_intercept_ref, rt_intercept_unref);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(presets); i++)
 		is_preset[i] = base_job_preset(presets[i][0], presets[i][1]);
 	replace_progress();
