@@ -197,6 +197,7 @@ static int set_up(struct carrier *c)
 		setrlimit(RLIMIT_NOFILE, &limit);
 	}
 	prctl(PR_SET_NAME, "sluice-carrier");
+	setpgid(0, 0); /* a launcher kills the process group of a rank that has ended */
 	if (c->listener < 0 || c->signals < 0 || chdir("/"))
 		return -errno;
 	return image_fence_break();

@@ -162,9 +162,10 @@ def test_a_limit_of_address_space_leaves_room_for_the_ranks():
     assert (done.returncode, done.stderr) == (0, '')
 
 
-@pytest.mark.parametrize('kilobytes, says', [(60000, 'ulimit -v'), (110000, 'ulimit -v allows 110000 KiB')])
+@pytest.mark.parametrize('kilobytes, says', [(60000, 'ulimit -v'), (200000, 'ulimit -v allows 200000 KiB')])
 def test_a_lack_of_address_space_is_the_only_cause_that_is_told(kilobytes, says):
-    text = 'num_ranks 3\nrank 0 { nop }\nrank 1 {\n' + 'calc 1\n' * 50000 + '}\nrank 2 { nop }\n'
+    """Two ranks' arenas get half of the limit: 60 MB are more than one of them."""
+    text = 'num_ranks 2\nrank 0 { nop }\nrank 1 { copy 60000000b from user0 into user1 }\n'
     done = run(text, preexec_fn=limited(kilobytes))
     assert done.returncode == 1 and 'signal' not in done.stderr
     assert done.stderr and all(says in line for line in done.stderr.splitlines()), done.stderr

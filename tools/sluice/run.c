@@ -347,14 +347,14 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 					     .node_rank = base_job_node_rank() };
 	char reason[256];
 
+	/* the other data store of PMIx maps a segment at one address; all ranks must have the same */
+	if (getenv("PMIX_NAMESPACE"))
+		setenv("PMIX_MCA_gds", "hash", 1);
 	if (program.node_rank < 0) {
 		snprintf(reason, sizeof reason, "no launcher has started it");
 	} else if (kind != PRELOAD_TARGET_MPI && kind != PRELOAD_TARGET_PLAIN) {
 		snprintf(reason, sizeof reason, "%s links no MPI library", path);
 	} else {
-		/* the other way of PMIx maps a segment at one address in every rank */
-		if (getenv("PMIX_NAMESPACE"))
-			setenv("PMIX_MCA_gds", "hash", 1);
 		program.envp = environ; /* setenv() has moved it */
 		endpoints_join(&program, reason, sizeof reason);
 	}
