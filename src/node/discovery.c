@@ -20,7 +20,8 @@
 
 #include "node/private.h"
 
-#define DISCOVERY_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
+/* Nobody accepts: a full queue proves that a rank is present, but not its pid. */
+#define DISCOVERY_BACKLOG SOMAXCONN
 
 static struct {
 	pthread_mutex_t lock;
@@ -114,9 +115,10 @@ void node_announce(bool prefer_pmix)
 		directory_publish(rank);
 }
 
-static bool is_present(uint64_t job, int rank)
+/* *out_pid: 0 when it is unknown, as the queue of the socket is full. */
+static bool is_present(uint64_t job, int rank, int *out_pid)
 {
-	struct ucred c;
+	struct ucred c = { 0 };
 	socklen_t len = sizeof c;
 	struct sockaddr_un a;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -129,24 +131,36 @@ static bool is_present(uint64_t job, int rank)
 		present = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
 	else
 		present = errno == EAGAIN;
+	*out_pid = present ? c.pid : 0;
 	close(fd);
 	return present;
 }
 
 int node_first_absent(const int *job_ranks, int n)
 {
-	int absent = -1;
+	int absent = -1, pid;
 
 	pthread_mutex_lock(&discovery.lock);
 	/* a rank without free descriptors must reach the same result as the others */
 	if (discovery.reserve >= 0)
 		close(discovery.reserve);
 	for (int i = 0; discovery.job && absent < 0 && i < n; i++)
-		if (!is_present(discovery.job, job_ranks[i]))
+		if (!is_present(discovery.job, job_ranks[i], &pid))
 			absent = i;
 	discovery.reserve = open_reserve();
 	pthread_mutex_unlock(&discovery.lock);
 	return absent;
+}
+
+int node_job_process(int job_rank)
+{
+	int pid = 0;
+
+	pthread_mutex_lock(&discovery.lock);
+	if (discovery.job && is_present(discovery.job, job_rank, &pid) && pid < 0)
+		pid = 0;
+	pthread_mutex_unlock(&discovery.lock);
+	return pid;
 }
 
 void node_withdraw(void)

@@ -51,6 +51,9 @@ void node_withdraw(void);
  * on all ranks asked.
  */
 int node_first_absent(const int *job_ranks, int n);
+/* Returns: the pid of a rank of the job on this machine; 0: elsewhere, without Sluice, or unknown.
+ * Some system calls, and a lock. */
+int node_job_process(int job_rank);
 
 /* ---- what every process of the job publishes ---------------------------------------------- */
 
@@ -66,6 +69,9 @@ struct node_header {
 	uint64_t start, arena_id, arena_bytes, options_hash;
 	/* The process has begun to execute another program: nothing in the arena holds any more. */
 	_Atomic uint32_t has_ended;
+	/* Polite waiting. */
+	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
+	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
 };

@@ -117,7 +117,7 @@ def send_body(f, call):
              '\t    abi_is_program_call(CALLER())) {', '\t\tif (rt_has_pending()) {']
     lines += ['\t\t' + line for t in f.terms if t not in sends for line in observation(t)] + ['\t\t}']
     lines += ['\t' + line for t in sends for line in observation(t)]
-    bare = call.removeprefix('WAIT_CALL(').removesuffix(')')
+    bare = f'{callee(f, None)}({f.passed})'
     return lines + [f'\t\treturn HOST_CALL({call});', '\t}',
                     f'\treturn rt_is_intercepting() ? {call} : {bare};']
 
