@@ -10,8 +10,8 @@
 
 #include "wait/private.h"
 
-#define SPIN_NS      4000u    /* polite: shorter waits cost no system call */
-#define YIELD_NS     500000u  /* then, where a yield reaches the other ranks */
+#define SPIN_NS      4000u    /* shorter waits cost no system call */
+#define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
 #define TEST_NS      50000u   /* polite: tests without other work, until they count as a wait */
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
 #define POLL_NS      3000u    /* the same after a nap: a poll that found something */
@@ -140,13 +140,11 @@ bool wait_round(void)
 		return true;
 	}
 	waited_ns = now - w->since_ns;
-	if (waited_ns < SPIN_NS) {
-		os_cpu_relax();
-		return true;
-	}
 	if (yields && waited_ns < YIELD_NS) {
 		syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
+	} else if (waited_ns < SPIN_NS) {
+		os_cpu_relax();
 	} else {
 		nap(w, waited_ns);
 	}
