@@ -347,7 +347,7 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 					     .node_rank = base_job_node_rank() };
 	char reason[256];
 
-	/* the other data store of PMIx maps a segment at one address; all ranks must have the same */
+	/* the other data store of PMIx maps a segment at one address, the same in all ranks */
 	if (getenv("PMIX_NAMESPACE"))
 		setenv("PMIX_MCA_gds", "hash", 1);
 	if (program.node_rank < 0) {
