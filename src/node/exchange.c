@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each rank sends the descriptor of its arena over abstract sockets to every rank that does not
+ * Each rank sends the descriptor of its arena over abstract sockets to every rank that may not
  * know the arena yet. Both sides check the credentials of the other (SO_PEERCRED: same user, and
  * the pid that came through MPI), so only processes of the same user and job get a descriptor.
  *
@@ -190,8 +190,8 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 		if (r == rank)
 			continue;
 		peers[r] = peer_find(&all[r]);
-		send[r] = !peers[r];
-		missing += send[r];
+		send[r] = !peers[r] || !atomic_load(&peers[r]->is_mutual);
+		missing += !peers[r];
 		to_send += send[r];
 	}
 	ret = 0;
@@ -225,6 +225,9 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 		if (!ret && os_now_ns() > give_up)
 			ret = -ETIMEDOUT;
 	}
+	for (int r = 0; r < size && !ret; r++)
+		if (r != rank)
+			atomic_store(&peers[r]->is_mutual, true);
 out:
 	free(send);
 	return ret;

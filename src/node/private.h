@@ -18,6 +18,9 @@ struct node_peer {
 	char *base;         /* address of its arena in this process */
 	uint64_t bytes;
 	int refs;
+	/* An exchange has sent this process's arena there, too; without one (directory.c) the peer
+	 * may not know it. */
+	_Atomic bool is_mutual;
 	/* region ids; relaxed, a lost entry costs time only */
 	uint32_t premapped[NODE_PREMAP_SLOTS];
 	struct node_peer *next;

@@ -138,3 +138,27 @@ UNIT_TEST(a_process_that_has_ended_is_a_stranger)
 	CHECK_EQ(status[0], 0);
 	CHECK_EQ(status[2], 128 + SIGKILL);
 }
+
+/* Rank 1 knows the arena of rank 0, which does not know that of rank 1. */
+static void one_knows_the_other(struct ranks *r)
+{
+	struct node_oob oob = r->oob;
+	struct node_group *g = NULL;
+	uint64_t start;
+
+	announce(r);
+	if (r->rank == 1)
+		CHECK(find(r->pids[0]));
+	ranks_barrier(r);
+	start = os_now_ns();
+	CHECK_EQ(node_group_create(&oob, 4096, &g), 0);
+	CHECK(g);
+	CHECK(os_now_ns() - start < 20000000000u); /* an exchange gives up after 30 s */
+	ranks_barrier(r);
+	node_group_destroy(g);
+}
+
+UNIT_TEST(a_group_forms_where_one_rank_knows_the_other_already)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), one_knows_the_other, NULL);
+}
