@@ -151,6 +151,40 @@ bool wait_round(void)
 	return true;
 }
 
+/* ---- calls of the program ------------------------------------------------------------------ */
+
+void wait_call_begin(void)
+{
+	if (!wait_thread)
+		return;
+	wait_thread->calls++;
+	/* an error handler may have left a test by longjmp() */
+	wait_thread->may_wake_all = wait_thread->is_testing = false;
+}
+
+void wait_common_begin(void)
+{
+	if (!wait_thread)
+		return;
+	wait_thread->calls++;
+	wait_thread->may_wake_all = true;
+}
+
+int wait_call_end(int rc)
+{
+	if (wait_thread && wait_thread->is_armed)
+		wait_disarm();
+	return rc;
+}
+
+int wait_call_end_for(int rc, int world_rank)
+{
+	wait_call_end(rc);
+	if (wait_mode() == WAIT_POLITE)
+		wait_wake(world_rank);
+	return rc;
+}
+
 void wait_test_begin(void)
 {
 	struct wait_thread *w;

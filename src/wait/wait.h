@@ -81,40 +81,15 @@ void wait_disconnect(void);
 void wait_wake(int world_rank); /* by number in MPI_COMM_WORLD; WAIT_ALL */
 void wait_disarm(void);         /* the thread does not sleep after all */
 
-/* Around each call of the program that may block. */
-static inline void wait_call_begin(void)
-{
-	if (wait_thread) {
-		wait_thread->calls++;
-		/* an error handler may have left a test by longjmp() */
-		wait_thread->may_wake_all = wait_thread->is_testing = false;
-	}
-}
+/* Around each call of the program that may block. wait_call_end() returns rc. */
+void wait_call_begin(void);
+int wait_call_end(int rc);
 /* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
  * sleeps. */
-static inline void wait_common_begin(void)
-{
-	if (wait_thread) {
-		wait_thread->calls++;
-		wait_thread->may_wake_all = true;
-	}
-}
-/* Returns: rc. */
-static inline int wait_call_end(int rc)
-{
-	if (wait_thread && wait_thread->is_armed)
-		wait_disarm();
-	return rc;
-}
+void wait_common_begin(void);
 /* Ends a call that may have ended the waits of a rank of MPI_COMM_WORLD, or of WAIT_ALL; of nobody
  * for other values. Returns: rc. */
-static inline int wait_call_end_for(int rc, int world_rank)
-{
-	wait_call_end(rc);
-	if (wait_mode() == WAIT_POLITE)
-		wait_wake(world_rank);
-	return rc;
-}
+int wait_call_end_for(int rc, int world_rank);
 /* Around each call that tests. found: its flag, which holds if rc is 0. Returns: rc. */
 void wait_test_begin(void);
 int wait_test_end(int rc, const int *found);
