@@ -100,9 +100,9 @@ static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t by
 
 static bool add_piece(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
 {
-	struct piece *last = &r->pieces[r->n - 1];
+	struct piece *last = r->n ? &r->pieces[r->n - 1] : NULL;
 
-	if (r->n && last->from + last->bytes == from && last->to + last->bytes == to) {
+	if (last && last->from + last->bytes == from && last->to + last->bytes == to) {
 		last->bytes += bytes;
 		return true;
 	}
