@@ -69,6 +69,23 @@ static void note_missed(struct region *r)
 	base_count(BASE_CTR_STALE, 1);
 }
 
+/*
+ * Frees the pages of a region that is private now. A peer may be reading them by system call: a
+ * hole in a part of a huge page that somebody holds zeroes that part in place, while after a hole
+ * of whole huge pages the holder still has its pages. The other parts are freed with the extent.
+ */
+static void punch_returned(const struct region *r)
+{
+	uint64_t start = r->offset, end = r->offset + (r->end - r->start);
+
+	if (region_table.is_read) {
+		start = base_round_up(start, OS_HUGE);
+		end = base_round_down(end, OS_HUGE);
+	}
+	if (start < end)
+		arena_punch_locked(start, end - start);
+}
+
 int ends_make_private(struct region *r)
 {
 	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
@@ -93,7 +110,7 @@ int ends_make_private(struct region *r)
 	if (w.missed)
 		note_missed(r);
 	if (!r->retired)
-		arena_punch_locked(r->offset, r->end - r->start);
+		punch_returned(r);
 	r->state = REGION_RETURNED;
 	reuse_note_lifetime(base_round_up(r->first, OS_PAGE), r->end - r->start, pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);

@@ -33,8 +33,8 @@ static struct {
 #undef X
 } py;
 
-/* Of the only thread that Python has (is_only_thread()). Not thread-local, as static TLS is scarce:
- * with LD_AUDIT, ld.so leaves a library some 1.7 KiB. */
+/* The path of the only thread that Python has (is_only_thread()). Not thread-local, as static TLS
+ * is scarce: with LD_AUDIT, ld.so leaves a library some 1.7 KiB. */
 static char python_path[sizeof ((struct trace_module *)0)->path];
 
 bool python_find(void)
