@@ -25,14 +25,14 @@
 
 #include "../../kernel/include/uapi/sluice_kmod.h"
 
-#define MIB ((size_t)1 << 20)
+#define MIB  ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
-#define CHECK(x)                                                                            \
-	do {                                                                                \
-		if (!(x)) {                                                                 \
-			printf("BROKEN line %d: %s (errno %d)\n", __LINE__, #x, errno);     \
-			exit(1);                                                            \
-		}                                                                           \
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x)) {                                                                        \
+			printf("BROKEN line %d: %s (errno %d)\n", __LINE__, #x, errno);            \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 struct client {
@@ -57,8 +57,11 @@ static struct client attach(void)
 
 static int submit(struct client *c, unsigned slot, void *dst, const void *src, size_t bytes)
 {
-	struct sluice_entry e = { .slot = slot, .op = SLUICE_OP_COPY, .src = (uintptr_t)src,
-				  .dst = (uintptr_t)dst, .bytes = bytes };
+	struct sluice_entry e = { .slot = slot,
+				  .op = SLUICE_OP_COPY,
+				  .src = (uintptr_t)src,
+				  .dst = (uintptr_t)dst,
+				  .bytes = bytes };
 	struct sluice_enter enter = { .entries = (uintptr_t)&e, .count = 1 };
 
 	c->records[slot].state = 0;
@@ -161,8 +164,11 @@ static void rule_refuses(void)
 	CHECK(!mprotect(r, PAGE, PROT_READ));
 	CHECK(copy(&c, r, a, PAGE) == -EFAULT); /* no right to write */
 	CHECK(!copy(&c, a, r, PAGE));
-	e = (struct sluice_entry){ .op = SLUICE_OP_COPY, .src = (uintptr_t)a, .dst = (uintptr_t)a,
-				   .bytes = 1, .zero = { 1 } };
+	e = (struct sluice_entry){ .op = SLUICE_OP_COPY,
+				   .src = (uintptr_t)a,
+				   .dst = (uintptr_t)a,
+				   .bytes = 1,
+				   .zero = { 1 } };
 	CHECK(ioctl(c.fd, SLUICE_IOC_ENTER, &enter) && errno == EINVAL);
 	CHECK(ioctl(c.fd, 0x1234) && errno == ENOTTY);
 	CHECK(!ioctl(c.fd, SLUICE_IOC_RETIRE));
@@ -188,7 +194,8 @@ static void rule_fork(void)
 				MAP_FAILED));
 	}
 	CHECK(wait(&status) > 0 && !status);
-	fill(a, PAGE, 3); /* after a fork the parent's page is still the one that is pinned, or is pinned anew */
+	fill(a, PAGE, 3); /* after a fork the parent's page is still the one that is pinned, or is
+			     pinned anew */
 	CHECK(!copy(&c, a + PAGE, a, PAGE) && !memcmp(a, a + PAGE, PAGE));
 	munmap(a, MIB);
 	end(&c);
@@ -265,9 +272,12 @@ static void rule_unmap(void)
 
 static int rules(void)
 {
-	static const struct { const char *name; void (*check)(void); } all[] = {
+	static const struct {
+		const char *name;
+		void (*check)(void);
+	} all[] = {
 		{ "copies", rule_copies }, { "refuses", rule_refuses }, { "fork", rule_fork },
-		{ "stale", rule_stale }, { "memlock", rule_memlock }, { "unmap", rule_unmap },
+		{ "stale", rule_stale },   { "memlock", rule_memlock }, { "unmap", rule_unmap },
 	};
 
 	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -345,7 +355,8 @@ static void random_child(unsigned seed)
 		switch (rand() % 12) {
 		case 0:
 			a = buf[rand() % 4];
-			mmap(a, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			mmap(a, MIB, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 			break;
 		case 1:
 			madvise(buf[rand() % 4] + at / PAGE * PAGE, MIB / 4, MADV_DONTNEED);
@@ -410,7 +421,8 @@ static int print_stat(void)
 	}
 #define P(name) printf(#name "=%llu ", (unsigned long long)s.name)
 	printf("STAT ");
-	P(pins), P(unpins), P(regions), P(hits), P(stale), P(evicted), P(enters), P(copies), P(cancelled);
+	P(pins), P(unpins), P(regions), P(hits), P(stale), P(evicted), P(enters), P(copies),
+		P(cancelled);
 	P(descriptors), P(callbacks), P(dma_bytes), P(cpu_bytes), P(contexts);
 	printf("\n");
 	return s.pins != s.unpins || s.contexts > 1;

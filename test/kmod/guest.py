@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A guest under QEMU in software emulation: a stock Debian kernel, this machine's files read-only, /tmp of its own.
+"""A guest under QEMU in software emulation: a stock Debian kernel, this machine's files read-only, a /tmp
+of its own.
 
 Nothing of the kernel has to be installed here: SLUICE_KERNELS names a folder into which Debian's packages
 linux-image-*, linux-headers-*, linux-kbuild-* and busybox-static were unpacked (dpkg -x)."""
@@ -34,11 +35,11 @@ echo "GUEST ended $?"
 
 
 class Missing(Exception):
-    """What this machine lacks for a guest."""
+    """A package that a guest needs is not there."""
 
 
 def roots():
-    return [pathlib.Path(p) for p in ([os.environ['SLUICE_KERNELS']] if 'SLUICE_KERNELS' in os.environ else []) + ['/']]
+    return [pathlib.Path(p) for p in (os.environ.get('SLUICE_KERNELS'), '/') if p]
 
 
 def busybox():
@@ -117,8 +118,8 @@ def cpio(files):
 
 
 def run(version, script, programs=(), seconds=600, append=''):
-    """Boots, runs a script of bash in the guest, returns the console. /tmp/tests has the programs, /tmp/modules
-    sluice.ko and softdma.ko."""
+    """Boots, runs a script of bash in the guest, returns the console. /tmp/tests has the programs,
+    /tmp/modules has sluice.ko and softdma.ko."""
     root, headers = kernels()[version]
     shell = busybox()
     built = build_modules(version, headers)
@@ -135,8 +136,8 @@ def run(version, script, programs=(), seconds=600, append=''):
     for program in programs:
         files[f'tests/{program.name}'] = (0o100755, program.read_bytes())
     (built / 'initramfs').write_bytes(cpio(files))
-    command = ['nice', '-n', '10', 'qemu-system-x86_64', '-accel', 'tcg', '-cpu', 'max', '-smp', '2', '-m', '2048',
-               '-nographic', '-no-reboot', '-kernel', str(root / f'boot/vmlinuz-{version}'),
+    command = ['nice', '-n', '10', 'qemu-system-x86_64', '-accel', 'tcg', '-cpu', 'max', '-smp', '2',
+               '-m', '2048', '-nographic', '-no-reboot', '-kernel', str(root / f'boot/vmlinuz-{version}'),
                '-initrd', str(built / 'initramfs'), '-net', 'none',
                '-append', f'console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on mitigations=off {append}',
                '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
