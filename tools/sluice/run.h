@@ -15,6 +15,9 @@ struct run_verb {
 	/* Prepares the program's start with the library (or plain: false). Returns: 0, or an exit
 	 * code after a message. May be NULL. */
 	int (*prepare)(bool has_library);
+	/* Returns: a library of the same folder that is preloaded before libsluice.so, or NULL. May
+	 * be NULL. */
+	const char *(*before)(void);
 };
 
 /* Does not return when the program starts. Returns: an exit code, after a message. */
