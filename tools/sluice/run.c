@@ -248,8 +248,7 @@ static void set_preload(const char *library, const char *path)
 	free(value);
 }
 
-/* Returns: why the loader would ignore LD_PRELOAD in this program, or NULL. */
-static const char *preload_refusal(const char *path, enum preload_target kind)
+const char *run_refusal(const char *path, enum preload_target kind)
 {
 	struct stat st;
 
@@ -321,7 +320,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 		add_problem("DMTCP or MANA checkpoints this program (%s)", refusal);
 		return NULL;
 	}
-	refusal = preload_refusal(path, kind);
+	refusal = run_refusal(path, kind);
 	if (refusal) {
 		add_problem("%s %s", path, refusal);
 		return NULL;
