@@ -414,6 +414,8 @@ static bool ask_rt(struct request *r)
 	return is_admitted;
 }
 
+static const char is_timed[] = TRACE_WHY_TIMED;
+
 /* Decides by facts that all ranks share. Returns: why the host MPI executes the call; NULL: Sluice
  * does. */
 static const char *refusal(struct request *r, const struct coll_gate *gate)
@@ -447,7 +449,7 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 	if (ask_rt(r))
 		return NULL;
 	return rt_request_is_timed(cs->rt)
-		       ? TRACE_WHY_TIMED
+		       ? is_timed
 		       : "faster only in buffers that are used again, and no blocking "
 			 "collective has agreed on it yet";
 }
@@ -469,7 +471,7 @@ static bool admit(struct coll_args *args, struct request *fallback, struct reque
 			*out = r;
 			return true;
 		}
-		args->timed = why == TRACE_WHY_TIMED ? r->op.cs->rt : NULL;
+		args->timed = why == is_timed ? r->op.cs->rt : NULL;
 		trace_rejected(why);
 	}
 	request_put(r);

@@ -19,6 +19,7 @@
  *
  * Threads: a communicator's calls start in one thread at a time; any thread may poll.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/spin.h"
