@@ -12,6 +12,8 @@
  *   host MPI sends address and length                   its regions (region_peer_find)
  *                                                       memcpy, check, edges by the real call
  *
+ * Between ranks that share an address space (endpoints/) every readable mapping is copied directly.
+ *
  * Never served: process_vm_writev, and calls that the host MPI's libraries do not make (a debugger,
  * the program itself), because only the kernel can refuse a bad local address. The result is the
  * kernel's in every case: the same count, a short one too, and the same errors.

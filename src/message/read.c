@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One process_vm_readv(): the bytes in regions of the peer from its arena, the others by one real
- * call.
+ * call. Of a peer in the same address space (endpoints/) every readable mapping is such a region.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,6 +14,7 @@
 
 #define READ_MIN_BYTES 2048u /* fewer: the kernel is as fast */
 #define COUNT_MIN_BYTES 4096u /* private bytes of one read that the owner is told of */
+#define DIRECT_MIN_BYTES 16384u /* in one address space: two system calls find the mappings */
 #define READ_MAX_BYTES 0x7ffff000ull /* the kernel's MAX_RW_COUNT */
 #define POPULATE_MAX_BYTES (64u << 20) /* of a longer region, what is copied is populated */
 #define PLAIN_MAX_BYTES 16384u /* libc's memcpy, without a choice of kernels */
@@ -30,7 +31,7 @@ struct piece {
 
 struct reading {
 	const struct message_read *call;
-	const char *arena;
+	const char *arena; /* NULL: the peer has this address space */
 	uint64_t arena_bytes;
 	uint64_t total, at;       /* bytes of the message; of these looked at */
 	uint64_t served;          /* bytes copied from the arena */
@@ -61,15 +62,34 @@ static void populate(const struct reading *r)
 /* Was all that was copied from the present range right? */
 static bool is_right(struct reading *r)
 {
-	bool ok = r->from >= r->to || region_peer_has(r->arena, &r->range, r->from, r->to);
+	bool ok = r->from >= r->to || !r->arena ||
+		  region_peer_has(r->arena, &r->range, r->from, r->to);
 
 	r->from = UINTPTR_MAX;
 	r->to = 0;
 	return ok;
 }
 
+/*
+ * The mapping of this address space that covers addr, or the next above. A sender that unmaps a
+ * buffer while it is sent has the reader killed, where the kernel would answer EFAULT.
+ */
+static bool find_mapping(struct reading *r, uintptr_t addr)
+{
+	struct os_vma v = { .start = UINTPTR_MAX, .end = UINTPTR_MAX };
+	int ret = os_vma_query_next((const void *)addr, &v);
+
+	r->is_range = !ret && v.start <= addr && v.read && !v.is_special;
+	r->range = (struct region_range){ .start = v.start, .end = v.end, .arena_off = v.start };
+	if (!r->is_range && v.start <= addr)
+		r->range.start = v.end;
+	return !ret || ret == -ENOENT;
+}
+
 static bool find_range(struct reading *r, uintptr_t addr)
 {
+	if (!r->arena)
+		return find_mapping(r, addr);
 	if (!is_right(r))
 		return false;
 	r->is_range = region_peer_find(r->arena, addr, &r->range);
@@ -85,7 +105,8 @@ static bool find_range(struct reading *r, uintptr_t addr)
 
 static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
 {
-	const char *at = r->arena + r->range.arena_off + (from - r->range.start);
+	const char *at = (const char *)((uintptr_t)r->arena + r->range.arena_off +
+					(from - r->range.start));
 
 	if (bytes <= PLAIN_MAX_BYTES)
 		memcpy(to, at, bytes);
@@ -214,16 +235,17 @@ static ssize_t read_real(const struct message_read *c)
 	return c->real(c->pid, c->local, c->locals, c->remote, c->remotes, c->flags);
 }
 
+/* h: of the peer; NULL: the peer has this address space. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	struct reading r = { .call = c, .arena = (const char *)h, .arena_bytes = h->arena_bytes,
-			     .total = total, .from = UINTPTR_MAX };
+	struct reading r = { .call = c, .arena = (const char *)h, .total = total,
+			     .arena_bytes = h ? h->arena_bytes : 0, .from = UINTPTR_MAX };
 	bool is_complete = read_runs(&r);
 	ssize_t ret;
 
 	if (!is_complete)
 		r.served = 0;
-	if (total - r.served >= COUNT_MIN_BYTES)
+	if (h && total - r.served >= COUNT_MIN_BYTES)
 		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
 					  memory_order_relaxed);
 	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete);
@@ -233,6 +255,13 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, r.served);
 	return ret;
+}
+
+/* Is the process an image in this address space? Only where the kernel finds mappings quickly. */
+static bool is_sibling(int pid)
+{
+	return base_opt.endpoints[0] != 'o' /* "off" */ && os_vma_query_is_cheap() &&
+	       os_shares_memory(pid);
 }
 
 ssize_t message_read(const struct message_read *c)
@@ -248,8 +277,12 @@ ssize_t message_read(const struct message_read *c)
 			     vector_bytes(c->remote, c->remotes));
 	if (total < READ_MIN_BYTES)
 		return read_real(c);
-	h = node_header_of(c->pid);
-	ret = h ? read_served(c, h, total) : read_real(c);
+	if (total >= DIRECT_MIN_BYTES && is_sibling(c->pid)) {
+		ret = read_served(c, NULL, total);
+	} else {
+		h = node_header_of(c->pid);
+		ret = h ? read_served(c, h, total) : read_real(c);
+	}
 	if (ret >= 0)
 		errno = err;
 	return ret;

@@ -137,7 +137,8 @@ bool node_can_write(const struct node_group *g, int writer, int owner);
 void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
 
 /* Copies between this process and addresses of a peer. Returns: 0, -EOWNERDEAD when the peer is
- * gone, or -errno. */
+ * gone, or -errno. The memory of a peer in this address space (endpoints/) outlives that peer; an
+ * address without memory is a fault there. */
 int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr,
 		 uint64_t bytes);
 int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src,

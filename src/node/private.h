@@ -61,6 +61,7 @@ struct node_place {
 	int pid, memory_node;
 	char *arena; /* address in this process */
 	uint64_t arena_bytes;
+	bool shares_memory; /* an image in this address space (endpoints/) */
 };
 
 struct node_group {

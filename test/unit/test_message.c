@@ -11,6 +11,7 @@
 
 #include "message/message.h"
 #include "node/node.h"
+#include "os/os.h"
 #include "ranks.h"
 #include "region/region.h"
 
@@ -383,4 +384,45 @@ UNIT_TEST(reading_from_a_killed_process_ends)
 	ranks_run_any(2, OPTIONS("SLUICE_LOG=info"), owner_is_killed, NULL, status);
 	CHECK_EQ(status[0], 128 + SIGKILL);
 	CHECK_EQ(status[1], 0);
+}
+
+/* ---- one address space --------------------------------------------------------------------- */
+
+/* A process shares its memory with itself, as with an image beside it. */
+static void siblings_are_read(struct ranks *r)
+{
+	enum { BYTES = 3 * MIB, HOLE = MIB + 5 * PAGE, CLOSED = 2 * MIB };
+	char *p = pages(BYTES), *mine = pages(BYTES), *other = pages(BYTES);
+	uint64_t state = 7;
+
+	announce(r);
+	CHECK_EQ(munmap(p + HOLE, PAGE), 0);
+	CHECK_EQ(mprotect(p + CLOSED, PAGE, PROT_NONE), 0);
+	for (int i = 0; i < 3 * RUNS; i++) {
+		size_t from = ranks_below(&state, BYTES), n = ranks_below(&state, BYTES - from);
+		struct iovec l[] = { { mine, n / 3 }, { mine + n / 3, n - n / 3 } };
+		struct iovec k[] = { { other, n / 3 }, { other + n / 3, n - n / 3 } };
+		struct iovec at[] = { { p + from, n / 2 }, { p + from + n / 2, n - n / 2 } };
+		ssize_t expected = process_vm_readv(getpid(), k, 2, at, 2, 0);
+		int err = errno;
+
+		memset(mine, 0, n);
+		CHECK_EQ(read_vectors(getpid(), l, 2, at, 2), expected);
+		if (expected < 0)
+			CHECK_EQ(errno, err);
+		CHECK(expected <= 0 || !memcmp(mine, other, (size_t)expected));
+	}
+	real_calls = 0;
+	CHECK_EQ(read_one(getpid(), mine, (uintptr_t)p, MIB), MIB);
+	CHECK_EQ(real_calls, os_vma_query_is_cheap() ? 0 : 1);
+	CHECK_EQ(read_one(getpid(), mine, 16, MIB), -1);
+	CHECK_EQ(errno, EFAULT);
+	CHECK_EQ(read_one(getpid(), mine, UINTPTR_MAX - MIB, MIB / 2), -1);
+	CHECK_EQ(errno, EFAULT);
+	_exit(0);
+}
+
+UNIT_TEST(a_peer_in_the_same_address_space_is_read_directly)
+{
+	ranks_run(1, OPTIONS("SLUICE_ENDPOINTS=2"), siblings_are_read, NULL);
 }
