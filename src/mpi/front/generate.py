@@ -292,7 +292,7 @@ def execute_or_pass(f, call):
     if form == 'persistent':
         return ['\tif (request_init(&args, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
     return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;',
-            f'\treturn coll_passed(&args, HOST_CALL({call}));']
+            f'\treturn request_passed(&args, request, HOST_CALL({call}));']
 
 
 def large_args(f):
