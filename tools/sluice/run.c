@@ -261,8 +261,7 @@ static void set_preload(const char *before, const char *library, const char *pat
 	free(value);
 }
 
-/* Returns: why the loader would ignore LD_PRELOAD in this program, or NULL. */
-static const char *preload_refusal(const char *path, enum preload_target kind)
+const char *run_refusal(const char *path, enum preload_target kind)
 {
 	struct stat st;
 
@@ -334,7 +333,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 		add_problem("DMTCP or MANA checkpoints this program (%s)", refusal);
 		return NULL;
 	}
-	refusal = preload_refusal(path, kind);
+	refusal = run_refusal(path, kind);
 	if (refusal) {
 		add_problem("%s %s", path, refusal);
 		return NULL;

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "preload/preload.h"
+
 struct run_verb {
 	const char *name;         /* "run": for messages */
 	const char *help;
@@ -19,6 +21,9 @@ struct run_verb {
 	 * be NULL. */
 	const char *(*before)(void);
 };
+
+/* Returns: why the loader would ignore LD_PRELOAD in the program at `path`, or NULL. */
+const char *run_refusal(const char *path, enum preload_target kind);
 
 /* Does not return when the program starts. Returns: an exit code, after a message. */
 int run_program(const struct run_verb *v, char **argv);
