@@ -3,6 +3,8 @@
 
 Run alone: ./dev check mpi -k test_images. Any other test: pytest test/mpi/... --endpoints 2
 """
+import json
+
 import pytest
 
 from support.behaviours import behaviours
@@ -43,3 +45,16 @@ def test_collectives_with_sluice(name, get_mpi, with_sluice):
            'region_adopt_min': '4K'}
     names = [behaviour for behaviour, _ in behaviours('moves.c')][:6]
     assert check(get_mpi(name), 2, 2, names, with_sluice, 'moves.c', **env).status == 0
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_messages_are_copied_directly(name, get_mpi, with_sluice, tmp_path):
+    if not with_sluice:
+        pytest.skip('without Sluice each rank has its own address space')
+    mpi = get_mpi(name)
+    done = mpi.launch(2, mpi.build('messages.c'), 'messages_of_all_sizes',
+                      env={'SLUICE_ENDPOINTS': '2', 'SLUICE_STATS': str(tmp_path / 'stats')})
+    assert done.status == 0, done.explain()
+    for rank in range(2):
+        counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
+        assert counters['bytes_messages'] > 50 << 20
