@@ -260,7 +260,7 @@ static int model_call(int fd, unsigned long request, void *arg)
 	return rc;
 }
 
-bool kmod_model_is_real(void) { return !access("/dev/sluice", F_OK); }
+bool kmod_model_is_absent(void) { return kmod_system.open != model_open; }
 
 void kmod_model_reset(void)
 {
@@ -287,7 +287,11 @@ static void start_in_child(void)
 /* Before the first test, so that the harness counts the thread among those that were there. */
 __attribute__((constructor)) static void begin(void)
 {
-	if (kmod_model_is_real())
+#ifdef __SANITIZE_THREAD__
+	return; /* it takes a thread of a forked child for this one; dsa's tests run the same code
+		 */
+#endif
+	if (!access("/dev/sluice", F_OK))
 		return;
 	kmod_system = (struct kmod_system){ model_open, model_call };
 	pthread_atfork(NULL, NULL, start_in_child);
