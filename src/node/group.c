@@ -286,6 +286,7 @@ void group_set_control(struct node_group *g, char *control)
 
 static int group_connect(struct node_group *g, struct exchange *x, const struct node_hello *all)
 {
+	bool has_images = base_opt.endpoints[0] != 'o'; /* "off" */
 	int ret;
 
 	if (g->rank == 0) /* others may reach the segment from now on, whatever fails here */
@@ -302,7 +303,9 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 						    .memory_node = all[r].memory_node,
 						    .arena = p ? p->base : region_arena_base(),
 						    .arena_bytes = p ? p->bytes :
-								       region_arena_bytes() };
+								       region_arena_bytes(),
+						    .shares_memory = has_images &&
+								     os_shares_memory(all[r].pid) };
 	}
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
@@ -435,12 +438,19 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 	os_populate(addr, bytes);
 }
 
-/* ---- a peer's private memory, by system call ----------------------------------------------- */
+/* ---- a peer's private memory, by system call; of an image, directly ----------------------- */
 
-static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write)
+static int vm_copy(const struct node_place *p, char *mine, char *theirs, uint64_t bytes, bool write)
 {
+	int pid = p->pid;
+
 	if (base_fault("vm_copy")) /* refused although the probe worked */
 		return -EPERM;
+	if (p->shares_memory) {
+		os_copy(write ? theirs : mine, write ? mine : theirs, bytes,
+			os_copy_pick(bytes, bytes));
+		return 0;
+	}
 	while (bytes) {
 		struct iovec local = { mine, bytes }, remote = { theirs, bytes };
 		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0) :
@@ -460,12 +470,12 @@ static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write
 int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr,
 		 uint64_t bytes)
 {
-	return vm_copy(g->places[owner].pid, dst, (char *)(uintptr_t)src_addr, bytes, false);
+	return vm_copy(&g->places[owner], dst, (char *)(uintptr_t)src_addr, bytes, false);
 }
 
 int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src,
 		  uint64_t bytes)
 {
-	return vm_copy(g->places[owner].pid, (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr,
+	return vm_copy(&g->places[owner], (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr,
 		       bytes, true);
 }

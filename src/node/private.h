@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 4u
+#define NODE_VERSION 5u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */
@@ -61,6 +61,7 @@ struct node_place {
 	int pid, memory_node;
 	char *arena; /* address in this process */
 	uint64_t arena_bytes;
+	bool shares_memory; /* an image in this address space (endpoints/) */
 };
 
 struct node_group {

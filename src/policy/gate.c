@@ -70,7 +70,21 @@ static struct coll_gate blocking_gate(const struct policy_options *o,
 	if (!coll_is_local(kind) && kind != COLL_BARRIER && mode_of(o, kind) == BASE_ADMIT_AUTO)
 		always = base_max_u64(f->always, o->threshold_bytes);
 	return (struct coll_gate){ .from = from, .to = ALL, .always_from = always,
-				   .always_to = ALL, .is_measured = is_measured(o, kind) };
+				   .always_to = ALL, .again = NEVER,
+				   .measured_from = is_measured(o, kind) ? 0 : NEVER };
+}
+
+/* Below `from` the figures decide, from there on trials. */
+static struct coll_gate with_trials(struct coll_gate g, const struct policy_sizes *s,
+				    uint64_t from)
+{
+	g.measured_from = from;
+	g.from = base_min_u64(s->from, from);
+	g.to = ALL;
+	g.holes[0].to = base_min_u64(s->not_to, from);
+	if (s->from < from && s->to < from)
+		g.holes[1] = (struct coll_hole){ s->to + 1, from };
+	return g;
 }
 
 static struct coll_gate nonblocking_gate(const struct policy_options *o,
@@ -88,7 +102,11 @@ static struct coll_gate nonblocking_gate(const struct policy_options *o,
 		return g;
 	}
 	g = (struct coll_gate){ .from = s->from, .to = s->to, .always_from = s->from,
-				.always_to = s->to, .holes = { { s->not_from, s->not_to } } };
+				.always_to = s->to, .again = s->again,
+				.measured_from = NEVER,
+				.holes = { { s->not_from, s->not_to } } };
+	if (is_measured(o, kind) && !coll_is_local(kind))
+		return with_trials(g, s, o->threshold_bytes);
 	if (s->again == NEVER)
 		return g;
 	g.to = ALL;

@@ -29,10 +29,20 @@ struct coll_gate {
 	/* sizes that are admitted in any buffers, both included; other sizes are admitted only
 	 * while all ranks reuse their buffers */
 	uint64_t always_from, always_to;
-	bool is_measured;  /* trials decide among the admitted sizes: struct policy_trial */
+	uint64_t again;    /* nonblocking: the figures admit sizes from here on in reused buffers */
+	uint64_t measured_from; /* trials decide from here on: policy_trial; UINT64_MAX: never */
 };
 
-#define COLL_GATE_CLOSED { UINT64_MAX, UINT64_MAX, 0, { { 0, 0 }, { 0, 0 } }, UINT64_MAX, 0, false }
+#define COLL_GATE_CLOSED                                                                           \
+	{                                                                                          \
+		.gate = UINT64_MAX, .from = UINT64_MAX, .always_from = UINT64_MAX,                 \
+		.again = UINT64_MAX, .measured_from = UINT64_MAX                                   \
+	}
+
+static inline bool coll_gate_measures(const struct coll_gate *g, uint64_t bytes)
+{
+	return bytes >= g->measured_from;
+}
 
 static inline bool coll_gate_is_closed(const struct coll_gate *g) { return g->from == UINT64_MAX; }
 
@@ -62,6 +72,12 @@ static inline enum admission policy_admit(const struct coll_gate *g, uint64_t by
 	if (bytes > g->to || coll_gate_in_holes(g, bytes))
 		return ADMIT_NOT;
 	return bytes >= g->always_from && bytes <= g->always_to ? ADMIT_ALWAYS : ADMIT_REUSED;
+}
+
+/* Returns: whether the figures admit a nonblocking call, where no trial has told. */
+static inline bool policy_figures_admit(const struct coll_gate *g, uint64_t bytes)
+{
+	return policy_admit(g, bytes) == ADMIT_ALWAYS || bytes >= g->again;
 }
 
 /* ---- what gates are made from ------------------------------------------------------------ */

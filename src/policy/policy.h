@@ -131,6 +131,7 @@ enum policy_executor { BY_HOST, BY_SLUICE };
 struct policy_trial {
 	struct backoff next; /* calls until the next trial */
 	uint32_t calls;      /* of the running trial so far; the caller counts them */
+	uint32_t batch;      /* calls of one executor in a row; 0: one */
 	bool is_running;
 	bool is_for_sluice;  /* result of the last trial */
 	bool needs_reuse;    /* Sluice lost in memory that peers had not mapped: the next trial is
@@ -147,6 +148,10 @@ enum policy_trial_step {
 };
 enum policy_trial_step policy_trial_next(struct policy_trial *t);
 void policy_trial_begin(struct policy_trial *t);
+static inline uint32_t policy_trial_batch(const struct policy_trial *t)
+{
+	return t->batch ? t->batch : 1;
+}
 /* Delays the first trial of a class of short calls, which would cost more than the calls before. */
 void policy_trial_init(struct policy_trial *t, int size_class);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
@@ -154,9 +159,12 @@ bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */
 uint64_t policy_trial_us(const struct policy_trial *t, enum policy_executor by, uint64_t bytes);
 
-/* One call of a trial on one rank. */
+/* One call of a trial on one rank. Of a nonblocking call `end` is the end of the call that
+ * completed its request. */
 struct policy_trial_call {
 	uint64_t begin_ns, end_ns;
+	uint64_t start_ns; /* nonblocking: time in the call that started it, */
+	uint64_t polled_at_ns, polled_ns; /* first test or wait; time in all of them */
 	uint64_t bytes; /* of this rank */
 	bool is_root, is_of_sluice, is_unmapped;
 };
@@ -167,6 +175,14 @@ struct policy_trial_call {
  */
 uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_trial_call *call,
 			   uint64_t last_begin_ns, uint64_t root_begin_ns);
+/*
+ * As policy_trial_cost(), for a nonblocking call: the time inside MPI. The computation between
+ * start and completion is no cost. Time in calls that test or wait is spread evenly from the first
+ * of them to the end; the part before the rank could have completed is no cost.
+ */
+uint64_t policy_trial_request_cost(enum coll kind, bool is_root,
+				   const struct policy_trial_call *call, uint64_t last_begin_ns,
+				   uint64_t root_begin_ns);
 /* Returns: false where clocks of ranks cannot be compared: this rank left before another came. */
 bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,
 			    uint64_t last_begin_ns, uint64_t root_begin_ns);
@@ -179,6 +195,8 @@ struct policy_trial_result {
 	uint64_t without_clock; /* not 0: no common clock; the figures of the host MPI decide */
 };
 #define POLICY_TRIAL_WORDS (sizeof(struct policy_trial_result) / sizeof(uint64_t))
+/* Ends a trial without a result: the last result holds, and the next trial comes late. */
+void policy_trial_give_up(struct policy_trial *t);
 void policy_trial_judge(struct policy_trial *t, const struct policy_trial_result *r);
 
 /* ---- early return ------------------------------------------------------------------------ */

@@ -29,10 +29,12 @@ static enum policy_executor executor_of(uint32_t call)
 
 enum policy_trial_step policy_trial_next(struct policy_trial *t)
 {
+	uint32_t turn = t->calls / policy_trial_batch(t);
+
 	if (t->is_running)
-		return t->calls == POLICY_TRIAL_CALLS	    ? TRIAL_JUDGE
-		       : executor_of(t->calls) == BY_SLUICE ? TRIAL_SLUICE
-							    : TRIAL_HOST;
+		return turn >= POLICY_TRIAL_CALLS	 ? TRIAL_JUDGE
+		       : executor_of(turn) == BY_SLUICE ? TRIAL_SLUICE
+							 : TRIAL_HOST;
 	if (backoff_is_due(&t->next))
 		return TRIAL_DUE;
 	return t->is_for_sluice ? TRIAL_USE_SLUICE : TRIAL_USE_HOST;
@@ -67,6 +69,16 @@ void policy_trial_begin(struct policy_trial *t)
 {
 	t->is_running = true;
 	t->calls = 0;
+}
+
+void policy_trial_give_up(struct policy_trial *t)
+{
+	uint64_t interval = base_max_u64(INTERVAL_FIRST,
+					 (uint64_t)backoff_interval(&t->next) * INTERVAL_GROWS);
+
+	t->is_running = false;
+	backoff_set(&t->next, (uint32_t)base_min_u64(interval, INTERVAL_MAX));
+	backoff_skip(&t->next, backoff_interval(&t->next));
 }
 
 /* Returns: mean cost of the cheaper half of an executor's calls, in ns per MiB: a late scheduler or
@@ -120,7 +132,8 @@ static uint32_t calls_paying(const struct policy_trial *t, const struct policy_t
 	uint64_t worst = base_max_u64(t->host_cost, t->sluice_cost);
 	__uint128_t excess = (__uint128_t)(worst - best) * bytes / 1024 * (POLICY_TRIAL_CALLS / 2);
 	__uint128_t call = base_max_u64((uint64_t)((__uint128_t)best * bytes / 1024), 1);
-	__uint128_t calls = (excess + 1024 * AGREE_NS) * COST_SHARE / call;
+	__uint128_t calls = (excess + 1024 * AGREE_NS) * COST_SHARE / call *
+			    policy_trial_batch(t);
 
 	return calls < INTERVAL_MAX ? (uint32_t)calls : INTERVAL_MAX;
 }
@@ -166,16 +179,35 @@ static bool flows_to_root(enum coll kind)
 	return kind == COLL_REDUCE || coll_pattern(kind) == COLL_GATHER;
 }
 
+/* Returns: when the rank could have left at the earliest. */
+static uint64_t free_at(enum coll kind, bool is_root, const struct policy_trial_call *call,
+			uint64_t last_begin_ns, uint64_t root_begin_ns)
+{
+	if (flows_from_root(kind))
+		return base_max_u64(root_begin_ns, call->begin_ns);
+	return flows_to_root(kind) && !is_root ? call->begin_ns : last_begin_ns;
+}
+
 uint64_t policy_trial_cost(enum coll kind, bool is_root, const struct policy_trial_call *call,
 			   uint64_t last_begin_ns, uint64_t root_begin_ns)
 {
-	uint64_t since = last_begin_ns;
+	uint64_t since = free_at(kind, is_root, call, last_begin_ns, root_begin_ns);
 
-	if (flows_from_root(kind))
-		since = base_max_u64(root_begin_ns, call->begin_ns);
-	else if (flows_to_root(kind) && !is_root)
-		since = call->begin_ns;
 	return call->end_ns > since ? call->end_ns - since : 0;
+}
+
+uint64_t policy_trial_request_cost(enum coll kind, bool is_root,
+				   const struct policy_trial_call *call, uint64_t last_begin_ns,
+				   uint64_t root_begin_ns)
+{
+	uint64_t since = free_at(kind, is_root, call, last_begin_ns, root_begin_ns);
+	uint64_t range = call->end_ns - call->polled_at_ns, counted = range;
+
+	if (since > call->polled_at_ns)
+		counted = call->end_ns > since ? call->end_ns - since : 0;
+	if (!range)
+		return call->start_ns;
+	return call->start_ns + (uint64_t)((__uint128_t)call->polled_ns * counted / range);
 }
 
 bool policy_trial_has_clock(enum coll kind, const struct policy_trial_call *call,

@@ -10,34 +10,52 @@
 enum { UNTRIED, FOR_HOST, FOR_SLUICE };
 
 /* The last result of each class, over all communicators. */
-static _Atomic uint8_t results[COLL_COUNT][POLICY_SIZE_CLASSES];
+static _Atomic uint8_t results[COLL_FORMS][COLL_COUNT][POLICY_SIZE_CLASSES];
 
-void learned_note(enum coll kind, uint64_t bytes, bool is_for_sluice)
+void learned_note(enum coll_form form, enum coll kind, uint64_t bytes, bool is_for_sluice)
 {
-	atomic_store_explicit(&results[kind][policy_size_class(bytes)],
+	atomic_store_explicit(&results[form][kind][policy_size_class(bytes)],
 			      is_for_sluice ? FOR_SLUICE : FOR_HOST, memory_order_relaxed);
 }
 
-/* The gates have one size for each collective: the least from which on no trial was for the host
- * MPI. */
-static void apply(enum coll kind, struct policy_figures *f)
+/*
+ * Finds the least size from which on no trial was for the host MPI: the figures have one size for
+ * each collective. Returns: false: no trial has ended.
+ */
+static bool find_least(enum coll_form form, enum coll kind, uint64_t *out)
 {
-	uint64_t from = UINT64_MAX;
 	bool was_tried = false;
 
+	*out = UINT64_MAX;
 	for (int i = POLICY_SIZE_CLASSES - 1; i >= 0; i--) {
-		uint8_t result = atomic_load_explicit(&results[kind][i], memory_order_relaxed);
+		uint8_t result = atomic_load_explicit(&results[form][kind][i],
+						      memory_order_relaxed);
 
 		was_tried |= result != UNTRIED;
 		if (result == FOR_HOST)
 			break;
 		if (result == FOR_SLUICE)
-			from = policy_class_bytes(i);
+			*out = policy_class_bytes(i);
 	}
-	if (!was_tried)
+	return was_tried;
+}
+
+static void apply(enum coll kind, struct policy_figures *f)
+{
+	const struct coll_gate *gate = &rt_gates[COLL_NONBLOCKING][kind];
+	struct policy_sizes *later = &f->nonblocking;
+	uint64_t from;
+
+	if (find_least(COLL_BLOCKING, kind, &from)) {
+		f->again = from;
+		f->always = base_max_u64(f->always, from);
+	}
+	if (!find_least(COLL_NONBLOCKING, kind, &from))
 		return;
-	f->again = from;
-	f->always = base_max_u64(f->always, from);
+	/* `from` and `to` keep the sizes below those of trials */
+	later->again = from;
+	later->from = later->from < gate->measured_from ? later->from : UINT64_MAX;
+	later->to = base_min_u64(later->to, gate->measured_from - 1);
 }
 
 /* "MPICH 5.0.2" becomes "*MPICH*5.0.2*": the text of MPI_Get_library_version has more between. */

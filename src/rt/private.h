@@ -49,7 +49,7 @@ struct lanes {
 };
 
 
-/* Blocking calls of one collective and one size class. */
+/* Calls of one collective and one size class: blocking ones, or nonblocking ones. */
 struct call_class {
 	struct policy_reuse reuse;
 	struct policy_trial trial;
@@ -63,6 +63,20 @@ struct trial {
 	uint64_t entered_ns;   /* begin of the present call */
 	struct policy_trial_call *now; /* the present call, if it belongs to the trial */
 	struct policy_trial_call calls[POLICY_TRIAL_CALLS];
+};
+
+/* The running trial of a communicator's nonblocking calls: request/trials.c. */
+struct timed_request;
+struct requests_trial {
+	struct call_class *of; /* NULL: none runs */
+	enum coll kind;
+	uint64_t bytes;
+	const char *name;
+	uint32_t waiting;      /* calls of other classes whose trial is due meanwhile */
+	uint32_t attempts;     /* to end it */
+	uint32_t pending, deepest; /* requests of the trial at once: now, at most */
+	uint64_t entered_ns;   /* begin of the present call */
+	struct timed_request *now, *requests; /* the present call; all; NULL: no memory */
 };
 
 struct rt_comm {
@@ -87,12 +101,13 @@ struct rt_comm {
 	struct requests requests;
 	/* indexed by collective and size class */
 	struct call_class classes[COLL_COUNT][POLICY_SIZE_CLASSES];
-	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
+	struct call_class request_classes[COLL_COUNT][POLICY_SIZE_CLASSES];
 	/* Reuse counters of the admitted call, and of the next request. NULL: admitted in any
 	 * buffers. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
 	struct trial trial;
-	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
+	struct requests_trial requests_trial;
+	bool requests_wait; /* request_classes have an open question: an intercept reference */
 };
 
 /* Count one reason to intercept calls, in `what` and in rt_intercept_refs. */
@@ -213,10 +228,10 @@ void host_call_begin(void), host_call_end(void);
 bool host_stand_in_try(void);
 void host_stand_in_end(void);
 
-/* ---- admit.c ----------------------------------------------------------------------------- */
+/* ---- request/trials.c -------------------------------------------------------------------- */
 
-/* Drops the open questions of a communicator. */
-void admit_comm_destroyed(struct rt_comm *c);
+/* Drops the open questions and the trial of a communicator. */
+void requests_trials_end(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 

@@ -67,17 +67,47 @@ void *rt_request_next_done(int *out_result);
  * -ECANCELED after a limited time. */
 void rt_requests_end(struct rt_comm *c);
 /*
- * Decides whether to admit a nonblocking call (NULL: this rank cannot prepare it). The answer is
- * what ranks agreed on in the last blocking collective of the communicator, as a nonblocking call
- * must not wait for other ranks. Where rt_requests_disagree(), the next blocking collective calls
- * rt_requests_agree(), which is collective.
+ * Decides whether to admit a nonblocking call (NULL: this rank cannot prepare it, or
+ * rt_request_needs_buffers() is false). The answer is what ranks agreed on in the last blocking
+ * collective of the communicator, as a nonblocking call must not wait for other ranks. Where
+ * rt_requests_disagree(), the next blocking collective calls rt_requests_agree(), which is
+ * collective.
  */
-bool rt_request_admit(struct rt_comm *c, enum coll kind, uint64_t bytes,
+bool rt_request_admit(struct rt_comm *c, const struct rt_question *q,
 		      const struct coll_call *call);
+/* Returns: whether the host MPI executes the call, which was faster in the last trial, or whose
+ * buffers are looked at rarely. Then rt_request_admit() must not follow. */
+bool rt_request_passes(struct rt_comm *c, enum coll kind, uint64_t bytes);
+bool rt_request_needs_buffers(struct rt_comm *c, enum coll kind, uint64_t bytes);
+/* Returns: whether a persistent request may be made; the same on all ranks. */
+bool rt_persistent_suits(const struct rt_comm *c, enum coll kind, uint64_t bytes);
 bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);
 /* Returns: whether requests of the communicator may be admitted; the same on all ranks. */
 bool rt_request_suits(const struct rt_comm *c);
+
+/*
+ * Trials take the times of some requests, of the host MPI and of Sluice. Where
+ * rt_request_is_timed() after rt_request_admit(), rt_request_started() must follow the start, with
+ * a handle that rt_poll_add() will get; 0: there is no request.
+ */
+bool rt_request_is_timed(const struct rt_comm *c);
+void rt_request_started(struct rt_comm *c, uintptr_t handle);
+/* One call of the program that tests or waits for requests. Zeroed memory is the initial state. */
+#define RT_POLL_MAX 16
+struct rt_poll {
+	uint64_t begin_ns, end_ns;
+	int n; /* timed requests among them */
+	struct {
+		int index;
+		uint32_t serial;
+		uintptr_t handle;
+	} of[RT_POLL_MAX];
+};
+extern _Atomic uint64_t rt_timed_handles; /* 0: no request is timed */
+void rt_poll_add(struct rt_poll *p, int index, uintptr_t handle);
+/* Takes the time of the i-th timed request, for each i. */
+void rt_poll_end(struct rt_poll *p, int i, bool is_complete);
 
 /* State of one waiting thread; zeroed memory is the initial state. */
 struct rt_nap {

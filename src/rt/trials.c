@@ -16,7 +16,7 @@
 
 #define WAITING_MAX 64 /* calls of other classes before a trial that does not go on is given up */
 
-static uint64_t now_ns(void)
+uint64_t trials_now_ns(void)
 {
 	return os_now_ns() + (base_fault("clock") ? 3600000000000u : 0);
 }
@@ -51,7 +51,7 @@ static void begin_call(struct rt_comm *c, const struct trials_call *call, bool i
 
 	t->now = &t->calls[t->of->trial.calls++];
 	*t->now = (struct policy_trial_call){
-		.begin_ns = is_for_sluice ? t->entered_ns : now_ns(),
+		.begin_ns = is_for_sluice ? t->entered_ns : trials_now_ns(),
 		.bytes = own_bytes(call->call, call->bytes),
 		.is_root = c->rank == call->root,
 		.is_of_sluice = is_for_sluice,
@@ -95,8 +95,9 @@ static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N
 
 #define TEXTS 64
 
-/* Writes a sentence for the log, and for the trace, which keeps it by its address. */
-static void report(const struct rt_comm *c, const struct trials_call *call, uint64_t begin_ns)
+/* The log and the trace get a sentence. The trace keeps it by its address. */
+void trials_report(const struct rt_comm *c, enum coll_form form, const struct trials_call *call,
+		   uint64_t begin_ns)
 {
 	static char texts[TEXTS][104];
 	static _Atomic uint32_t count;
@@ -106,6 +107,8 @@ static void report(const struct rt_comm *c, const struct trials_call *call, uint
 	uint64_t bytes = call->bytes ? call->bytes : 1 << 20;
 	char size[32], *text = texts[n % TEXTS];
 
+	base_count(BASE_CTR_TRIALS, 1);
+	learned_note(form, call->kind, call->bytes, t->is_for_sluice);
 	if (n >= TEXTS && trace_is_on())
 		return trace_activity("a trial of the host MPI and Sluice", begin_ns, 0);
 	base_format_bytes(bytes, size, sizeof size);
@@ -149,9 +152,7 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 		return ret;
 	policy_trial_judge(&call->of->trial, &sums);
 	note_packed_rate(call);
-	base_count(BASE_CTR_TRIALS, 1);
-	learned_note(call->kind, call->bytes, call->of->trial.is_for_sluice);
-	report(c, call, begin_ns);
+	trials_report(c, COLL_BLOCKING, call, begin_ns);
 	return 0;
 }
 
@@ -169,7 +170,7 @@ bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 	struct call_class *k = &c->classes[kind][size_class];
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][kind];
 
-	if (!gate->is_measured)
+	if (!coll_gate_measures(gate, bytes))
 		return false;
 	if (policy_trial_passes(&k->trial))
 		return true;
@@ -191,7 +192,7 @@ void trials_comm_created(struct rt_comm *c)
 void rt_trial_enter(struct rt_comm *c)
 {
 	if (c->trial.of)
-		c->trial.entered_ns = now_ns();
+		c->trial.entered_ns = trials_now_ns();
 }
 
 bool rt_trial_is_timed(const struct rt_comm *c) { return c->trial.now; }
@@ -200,7 +201,7 @@ void rt_trial_end(struct rt_comm *c)
 {
 	if (!c->trial.now)
 		return;
-	c->trial.now->end_ns = now_ns();
+	c->trial.now->end_ns = trials_now_ns();
 	if (base_fault(c->trial.now->is_of_sluice ? "slow_sluice" : "slow_host"))
 		c->trial.now->end_ns += 1000000000;
 	c->trial.now = NULL;
@@ -239,7 +240,7 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call)
 			ret = call->is_always && !t->needs_reuse ? 1 : admit_reused(c, call);
 			if (ret <= 0 || !begin(&c->trial, call->of))
 				return ret <= 0 ? ret : t->is_for_sluice;
-			c->trial.entered_ns = now_ns();
+			c->trial.entered_ns = trials_now_ns();
 			break;
 		}
 	}

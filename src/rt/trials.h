@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trials of blocking calls, for the files of rt/ only. */
+/* Trials, for the files of rt/ only. */
 #ifndef SLUICE_RT_TRIALS_H
 #define SLUICE_RT_TRIALS_H
 
@@ -22,18 +22,24 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call);
 /* Returns: whether the class waits until all ranks reuse their buffers. Then rt_trial_passes() lets
  * few calls look. */
 bool trials_wait(const struct call_class *k, bool is_always);
+uint64_t trials_now_ns(void);
+/* Reports the result of a trial to the counters, the log, the trace and learned.c. */
+void trials_report(const struct rt_comm *c, enum coll_form form, const struct trials_call *call,
+		   uint64_t begin_ns);
 /* Counts an admitted call, and whether peers had its memory mapped. */
 void trials_count(struct rt_comm *c, bool is_mapped);
 
 /* ---- learned.c --------------------------------------------------------------------------- */
 
 /* Keeps the result of a trial. */
-void learned_note(enum coll kind, uint64_t bytes, bool is_for_sluice);
+void learned_note(enum coll_form form, enum coll kind, uint64_t bytes, bool is_for_sluice);
 /* Writes figures[COLL_COUNT], as the trials have changed them, to a file for this host MPI. */
 void learned_write(const char *path, const char *mpi, const struct policy_figures *figures);
 
 /* ---- admit.c ----------------------------------------------------------------------------- */
 
+/* Counts uses of both buffers. Returns: whether peers have mapped, or will map, both. */
+bool admit_count_uses(const struct coll_call *call, uint32_t uses);
 /* As trials_admit(), while all ranks reuse their buffers. */
 int admit_reused(struct rt_comm *c, const struct trials_call *call);
 /* Combines `count` words of all ranks by GOAL_AND, GOAL_MAX or GOAL_ADD. Returns: 0 or -errno.

@@ -121,3 +121,43 @@ def test_decide_later_where_calls_are_few(name, get_mpi, with_sluice, tmp_path):
         pytest.skip('--plain')
     total = run(get_mpi(name), 2, ['one_kind'], with_sluice, tmp_path, env={'SLUICE_COLL': 'auto'})
     assert total['groups'] == 0 and total['bcast_admitted'] == 0, total
+
+
+REQUESTS = {'SLUICE_COLL': 'auto', 'SLUICE_REGION_ADOPT_AFTER': '3', 'fault': 'connect:all'}
+REQUEST_NAMES = ['requests_one_by_one', 'requests_at_once', 'requests_polled', 'requests_of_late_ranks',
+                 'requests_across_blocking_calls', 'requests_of_freed_communicators']
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'impi', 'debian-mpich', 'debian-openmpi'])
+def test_decide_about_requests_alike(name, get_mpi, with_sluice, tmp_path):
+    total = run(get_mpi(name), 2, REQUEST_NAMES, with_sluice, tmp_path, env=REQUESTS)
+    assert not with_sluice or total['trials'] >= 4, total
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('behaviour, depth', [('requests_one_by_one', 1), ('requests_at_once', 3)])
+@pytest.mark.parametrize('slow', ['slow_sluice', 'slow_host'])
+def test_decide_about_requests_for_the_faster(name, behaviour, depth, slow, get_mpi, with_sluice, tmp_path):
+    """Two trials where requests are active at once: the first one shows that."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), 2, [behaviour], with_sluice, tmp_path, env=REQUESTS,
+                rank_env=[{'fault': f'connect:all,{slow}:all'}, {}])
+    if slow == 'slow_sluice':  # in new memory and in mapped memory
+        assert 2 * 4 <= total['bcast_admitted'] <= 2 * 4 * (1 + 2 * depth), total
+    else:
+        assert total['bcast_admitted'] >= 2 * 60 * depth, total
+
+
+def test_decide_about_requests_as_an_earlier_run(get_mpi, with_sluice, tmp_path):
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi, figures = get_mpi('mpich'), tmp_path / 'my.figures'
+    run(mpi, 2, ['requests_one_by_one'], with_sluice, tmp_path,
+        env={**REQUESTS, 'SLUICE_DECIDE': f'measure:{figures}', 'fault': 'connect:all,slow_sluice:all'})
+    assert '\nibcast.again = never\n' in figures.read_text(), figures.read_text()
+    later = tmp_path / 'later'
+    later.mkdir()
+    total = run(mpi, 2, ['requests_one_by_one'], with_sluice, later,
+                env={**REQUESTS, 'SLUICE_DECIDE': str(figures)})
+    assert not total['bcast_admitted'] and not total['trials'], total

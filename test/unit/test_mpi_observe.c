@@ -450,8 +450,9 @@ UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 
 	begin();
 	rt_gates[COLL_NONBLOCKING][COLL_GATHER] =
-		(struct coll_gate){ 64, 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } },
-				    64, 0, false };
+		(struct coll_gate){ .gate = 64, .from = 64, .to = UINT64_MAX,
+				    .holes = { { 1000, 3000 }, { 3000, 5000 } },
+				    .always_from = 64 };
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_DOUBLE), sizes[i].is_looked_at);

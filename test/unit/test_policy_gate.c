@@ -346,3 +346,28 @@ UNIT_TEST(over_nodes_large_broadcasts_and_reductions_are_admitted)
 	CHECK(!policy_admits_hier(&options, COLL_SCAN, MIB));
 	CHECK(policy_admits_hier(&options, COLL_BARRIER, 0));
 }
+
+UNIT_TEST(trials_decide_about_large_nonblocking_calls)
+{
+	begin();
+	options.measures = true;
+	make_gates(false);
+	for (int mpi = 0; mpi < MPIS; mpi++) {
+		CHECK_EQ(gates[mpi][COLL_NONBLOCKING][COLL_ALLTOALL].measured_from, 64 * KIB);
+		CHECK(nonblocking(mpi, COLL_ALLTOALL, 64 * KIB) >= ADMIT_REUSED);
+		CHECK(nonblocking(mpi, COLL_ALLTOALL, 64 * MIB) >= ADMIT_REUSED);
+		CHECK(nonblocking(mpi, COLL_ALLTOALLV, MIB) < ADMIT_REUSED);
+	}
+	/* below, the figures decide */
+	CHECK_EQ(nonblocking(MPICH, COLL_ALLTOALL, 4 * KIB), ADMIT_ALWAYS);
+	CHECK(nonblocking(MPICH, COLL_ALLTOALL, 5 * KIB) < ADMIT_REUSED);
+	CHECK(nonblocking(MPICH, COLL_ALLTOALL, 20 * KIB) < ADMIT_REUSED);
+	CHECK(nonblocking(OTHER, COLL_ALLREDUCE, 20 * KIB) < ADMIT_REUSED);
+	CHECK_EQ(nonblocking(OPEN_MPI, COLL_ALLREDUCE, 20 * KIB), ADMIT_ALWAYS);
+	CHECK(policy_figures_admit(&gates[MPICH][COLL_NONBLOCKING][COLL_ALLTOALL], 128 * KIB));
+	CHECK(!policy_figures_admit(&gates[MPICH][COLL_NONBLOCKING][COLL_ALLTOALL], 64 * KIB));
+	CHECK(!policy_figures_admit(&gates[OTHER][COLL_NONBLOCKING][COLL_SCAN], MIB));
+	options.modes[BASE_FAMILY_NONBLOCKING] = BASE_ADMIT_ON;
+	make_gates(false);
+	CHECK_EQ(gates[MPICH][COLL_NONBLOCKING][COLL_ALLTOALL].measured_from, UINT64_MAX);
+}

@@ -50,6 +50,32 @@ UNIT_TEST(a_trial_takes_both_ways_in_turn)
 	CHECK_EQ(policy_trial_next(&t), TRIAL_JUDGE);
 }
 
+/* Several requests at once have one time: each executor gets as many calls in a row. */
+UNIT_TEST(a_trial_of_requests_at_once_has_batches)
+{
+	struct policy_trial t = { .batch = 3 };
+	char order[3 * POLICY_TRIAL_CALLS + 1] = "";
+
+	policy_trial_begin(&t);
+	for (; t.calls < 3 * POLICY_TRIAL_CALLS; t.calls++)
+		order[t.calls] = policy_trial_next(&t) == TRIAL_SLUICE ? 'S' : 'H';
+	CHECK_STR(order, "HHHSSSSSSHHHSSSHHHHHHSSS");
+	CHECK_EQ(policy_trial_next(&t), TRIAL_JUDGE);
+}
+
+UNIT_TEST(a_trial_without_a_result_leaves_the_decision)
+{
+	struct policy_trial_result faster = result_of(1000, 500);
+	struct policy_trial t = { 0 };
+
+	run_trial(&t, &faster);
+	policy_trial_begin(&t);
+	policy_trial_give_up(&t);
+	CHECK(t.is_for_sluice);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_USE_SLUICE);
+	CHECK(calls_until_due(&t) >= 1000);
+}
+
 UNIT_TEST(the_faster_executor_gets_the_calls)
 {
 	static const struct {
@@ -286,4 +312,29 @@ UNIT_TEST(a_rank_that_leaves_before_the_last_comes_has_another_clock)
 	CHECK(policy_trial_has_clock(COLL_GATHER, &call, 5000, 5000));
 	CHECK(policy_trial_has_clock(COLL_EXSCAN, &call, 5000, 0));
 	CHECK(policy_trial_has_clock(COLL_ALLTOALLV, &call, 5000, 0));
+}
+
+UNIT_TEST(computation_before_a_request_completes_is_no_cost)
+{
+	const struct policy_trial_call call = { .begin_ns = 1000, .start_ns = 100,
+						.polled_at_ns = 6000, .polled_ns = 1000,
+						.end_ns = 7000 };
+
+	CHECK_EQ(policy_trial_request_cost(COLL_ALLTOALL, false, &call, 2000, 0), 1100);
+	/* the last rank came while this one waited */
+	CHECK_EQ(policy_trial_request_cost(COLL_ALLTOALL, false, &call, 6400, 0), 700);
+	CHECK_EQ(policy_trial_request_cost(COLL_ALLTOALL, false, &call, 9000, 0), 100);
+	CHECK_EQ(policy_trial_request_cost(COLL_BCAST, true, &call, 6400, 1000), 1100);
+	CHECK_EQ(policy_trial_request_cost(COLL_GATHER, false, &call, 6400, 6400), 1100);
+}
+
+UNIT_TEST(polls_cost_the_time_inside_mpi)
+{
+	/* half of the time in tests, or one of two requests of a wait */
+	const struct policy_trial_call call = { .begin_ns = 1000, .start_ns = 100,
+						.polled_at_ns = 2000, .polled_ns = 2000,
+						.end_ns = 6000 };
+
+	CHECK_EQ(policy_trial_request_cost(COLL_ALLREDUCE, false, &call, 1000, 0), 2100);
+	CHECK_EQ(policy_trial_request_cost(COLL_ALLREDUCE, false, &call, 5000, 0), 600);
 }

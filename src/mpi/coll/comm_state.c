@@ -462,7 +462,7 @@ static bool pay_locked(struct comm_state *cs, enum coll kind, uint64_t bytes)
 	struct policy_options o = rt_policy_options();
 
 	cs->connect_credit += policy_connect_credit(&o, kind, bytes, cs->size);
-	return cs->connect_credit > policy_connect_threshold(&o);
+	return cs->connect_credit > policy_connect_threshold(&o) || base_fault("connect");
 }
 
 bool comm_state_pay(struct comm_state *cs, enum coll kind, uint64_t bytes)

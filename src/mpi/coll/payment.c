@@ -95,7 +95,7 @@ const char *coll_passes_early(const struct coll_args *args, int *rc)
 	const char *why;
 	uint64_t bytes;
 
-	if (!gate->is_measured || args->comm == abi.comm_null)
+	if (gate->measured_from == UINT64_MAX || args->comm == abi.comm_null)
 		return NULL;
 	*rc = comm_state_find(args->comm, &cs);
 	why = *rc ? TRACE_WHY_NOT_SERVED : coll_comm_refusal(cs);
@@ -128,7 +128,7 @@ const char *coll_delays_connecting(struct coll_op *t)
 		return NULL;
 	if (!is_always && !reduce_may_change(t))
 		return TRACE_WHY_FIXED;
-	if (!gate->is_measured || !reduce_may_change(t))
+	if (!coll_gate_measures(gate, t->bytes) || !reduce_may_change(t))
 		return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? TRACE_WHY_FIRST : NULL;
 	pays = coll_is_local(t->args.kind) ? exchanges_pay(t)
 					   : comm_state_pay(t->cs, t->args.kind, t->bytes);

@@ -111,7 +111,8 @@ static bool admit(const struct coll_args *args, struct request *fallback, struct
 		cs = r->op.cs;
 		if (comm_state_connect(cs) &&
 		    (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
-		    rt_request_suits(cs->rt) && request_can_run_detached(r) &&
+		    rt_persistent_suits(cs->rt, args->kind, r->op.bytes) &&
+		    request_can_run_detached(r) &&
 		    comm_state_connect_lanes(cs)) {
 			*out = r;
 			return true;

@@ -389,22 +389,32 @@ bool request_can_run_detached(const struct request *r)
 	return !coll_is_reduce(r->op.args.kind) || r->op.reduce.known_op != GOAL_NOP;
 }
 
-/* Prepares a call that Sluice executes in reused buffers only. Returns: whether rt admits it. */
-static bool admit_reused(struct request *r)
+/* Prepares a call where rt looks at its buffers. Returns: whether rt admits it. */
+static bool ask_rt(struct request *r)
 {
-	int err = coll_prepare(&r->op);
-	bool is_admitted;
+	struct coll_op *op = &r->op;
+	const struct rt_question question = {
+		.kind = op->args.kind,
+		.bytes = op->bytes,
+		.root = op->args.root,
+		.name = op->args.name,
+		.is_fixed = !reduce_may_change(op),
+	};
+	bool looks = rt_request_needs_buffers(op->cs->rt, op->args.kind, op->bytes), is_admitted;
+	int err = looks ? coll_prepare(op) : 0;
+	bool is_prepared = looks && !err;
 
 	if (err)
-		bufrefs_close(&r->op); /* coll_prepare() fails again where all ranks learn of it */
-	is_admitted = rt_request_admit(r->op.cs->rt, r->op.args.kind, r->op.bytes,
-				       err ? NULL : &r->op.call);
-	if (!err && is_admitted)
+		bufrefs_close(op); /* coll_prepare() fails again where all ranks learn of it */
+	is_admitted = rt_request_admit(op->cs->rt, &question, is_prepared ? &op->call : NULL);
+	if (is_prepared && is_admitted)
 		r->state = request_next_state(r->state, REQUEST_PREPARE);
-	else if (!err)
-		bufrefs_close(&r->op);
+	else if (is_prepared)
+		bufrefs_close(op);
 	return is_admitted;
 }
+
+static const char is_timed[] = TRACE_WHY_TIMED;
 
 /* Decides by facts that all ranks share. Returns: why the host MPI executes the call; NULL: Sluice
  * does. */
@@ -416,7 +426,9 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 	if (coll_is_neighborhood(kind) && cs->rt && !cs->has_neighbours)
 		return "some neighbours are on another node";
 	if (cs->multinode)
-		return multinode->admits_request(&r->op) && request_can_run_detached(r)
+		return policy_figures_admit(gate, r->op.bytes) &&
+				       multinode->admits_request(&r->op) &&
+				       request_can_run_detached(r)
 			       ? NULL
 			       : "Sluice does not serve this collective over several nodes";
 	if (!cs->rt) {
@@ -432,16 +444,19 @@ static const char *refusal(struct request *r, const struct coll_gate *gate)
 	if (!reduce_may_change(&r->op) &&
 	    (cs->has_passed_inexact || policy_admit(gate, r->op.bytes) == ADMIT_REUSED))
 		return TRACE_WHY_FIXED;
-	if (policy_admit(gate, r->op.bytes) == ADMIT_REUSED && !admit_reused(r))
-		return "faster only in buffers that are used again, and no blocking collective has "
-		       "agreed on it yet";
-	return NULL;
+	if (reduce_may_change(&r->op) && rt_request_passes(cs->rt, kind, r->op.bytes))
+		return TRACE_WHY_SLOWER;
+	if (ask_rt(r))
+		return NULL;
+	return rt_request_is_timed(cs->rt)
+		       ? is_timed
+		       : "faster only in buffers that are used again, and no blocking "
+			 "collective has agreed on it yet";
 }
 
 /* Sets *out, which the caller owns. Returns: false: the host MPI executes the call, or *rc is an
  * error. */
-static bool admit(const struct coll_args *args, struct request *fallback, struct request **out,
-		  int *rc)
+static bool admit(struct coll_args *args, struct request *fallback, struct request **out, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_NONBLOCKING][args->kind];
 	struct request *r;
@@ -456,6 +471,7 @@ static bool admit(const struct coll_args *args, struct request *fallback, struct
 			*out = r;
 			return true;
 		}
+		args->timed = why == is_timed ? r->op.cs->rt : NULL;
 		trace_rejected(why);
 	}
 	request_put(r);
@@ -491,9 +507,11 @@ static void abandon(struct request *r)
 	request_put(r);
 }
 
-static bool begin(const struct coll_args *args, void *request, int *rc)
+static bool begin(struct coll_args *args, void *request, int *rc)
 {
 	struct request *r, fallback;
+	struct rt_comm *timed;
+	MPI_Request handle;
 	int err;
 
 	*rc = 0;
@@ -502,18 +520,22 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 			coll_count_decision(args->kind, false);
 		return *rc;
 	}
+	timed = r->op.cs->rt && rt_request_is_timed(r->op.cs->rt) ? r->op.cs->rt : NULL;
 	*rc = make_handle(r);
 	if (*rc) {
 		abandon(r);
 		return true;
 	}
-	abi_handle_set(request, 0, r->handle);
+	handle = r->handle;
+	abi_handle_set(request, 0, handle);
 	comm_state_ref(r->op.cs);
 	trace_request(&r->trace);
 	err = r->state == REQUEST_NEW ? coll_prepare(&r->op) : 0;
 	r->state = request_next_state(r->state, REQUEST_START);
 	request_enter(r);
 	start(r, err);
+	if (timed)
+		rt_request_started(timed, (uintptr_t)handle);
 	coll_count_decision(args->kind, true);
 	return true;
 }
@@ -525,6 +547,14 @@ bool request_begin(struct coll_args *args, void *request, int *rc)
 		return false;
 	coll_trace_end(args, *rc);
 	return true;
+}
+
+int request_passed(const struct coll_args *args, const void *request, int rc)
+{
+	if (base_unlikely(args->timed))
+		rt_request_started(args->timed,
+				   rc ? 0 : (uintptr_t)abi_handle_get(request, 0));
+	return coll_trace_end(args, rc);
 }
 
 /* ---- freeing, canceling ------------------------------------------------------------------ */

@@ -27,6 +27,8 @@
 
 /* Executes a nonblocking call, as coll_execute() executes a blocking one. */
 bool request_begin(struct coll_args *args, void *request, int *rc);
+/* The host MPI has executed a call that request_begin() passed on. Returns: rc. */
+int request_passed(const struct coll_args *args, const void *request, int rc);
 /* Initialises a persistent collective; result as of coll_execute(). Collective: may wait for other
  * ranks. */
 bool request_init(const struct coll_args *args, void *request, int *rc);

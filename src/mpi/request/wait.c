@@ -70,6 +70,38 @@ static void wait_for_ours(int count, const void *requests)
 		rt_requests_woke(&nap);
 }
 
+/* ---- trials --------------------------------------------------------------------------------- */
+
+/* Takes the begin of a call for the requests of running trials. */
+static void time_begin(struct rt_poll *p, int count, const void *requests)
+{
+	p->n = 0;
+	p->end_ns = 0;
+	if (!atomic_load_explicit(&rt_timed_handles, memory_order_relaxed) || !requests)
+		return;
+	for (int i = 0; i < count; i++)
+		rt_poll_add(p, i, (uintptr_t)abi_handle_get(requests, i));
+}
+
+/* Takes the end: the host MPI has overwritten the handles of requests that are complete. */
+static void time_end(struct rt_poll *p, const void *requests)
+{
+	for (int i = 0; i < p->n; i++)
+		rt_poll_end(p, i, (uintptr_t)abi_handle_get(requests, p->of[i].index) !=
+					  p->of[i].handle);
+}
+
+#define RETURN_TIMED(count, requests, call)                                                        \
+	do {                                                                                       \
+		struct rt_poll poll;                                                               \
+		int rc;                                                                            \
+												   \
+		time_begin(&poll, count, requests);                                                \
+		rc = call;                                                                         \
+		time_end(&poll, requests);                                                         \
+		return rc;                                                                         \
+	} while (0)
+
 /* ---- errors of Sluice's requests: rare ---------------------------------------------------- */
 
 /* Copies the handles before the host MPI completes some. Returns: NULL: none has failed, or there
@@ -125,7 +157,7 @@ static int after_several(void *copy, int count, const int indices[], MPI_Status 
 
 /* ---- the calls --------------------------------------------------------------------------- */
 
-int request_Wait(void *request, MPI_Status *status)
+static int wait(void *request, MPI_Status *status)
 {
 	void *copy;
 	int rc;
@@ -136,7 +168,12 @@ int request_Wait(void *request, MPI_Status *status)
 	return after(copy, 0, rc);
 }
 
-int request_Waitall(int count, void *requests, MPI_Status *statuses)
+int request_Wait(void *request, MPI_Status *status)
+{
+	RETURN_TIMED(1, request, wait(request, status));
+}
+
+static int waitall(int count, void *requests, MPI_Status *statuses)
 {
 	void *copy;
 	int rc;
@@ -147,6 +184,11 @@ int request_Waitall(int count, void *requests, MPI_Status *statuses)
 	return after_several(copy, count, NULL, statuses, rc);
 }
 
+int request_Waitall(int count, void *requests, MPI_Status *statuses)
+{
+	RETURN_TIMED(count, requests, waitall(count, requests, statuses));
+}
+
 static int test_any(int count, void *requests, int *index, int *flag, MPI_Status *status)
 {
 	void *copy = before(count, requests);
@@ -155,7 +197,7 @@ static int test_any(int count, void *requests, int *index, int *flag, MPI_Status
 	return after(copy, !rc && *flag && *index != abi.undefined ? *index : -1, rc);
 }
 
-int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status *status)
+static int testany(int count, void *requests, int *index, int *flag, MPI_Status *status)
 {
 	int rc;
 
@@ -164,6 +206,11 @@ int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status
 	rc = test_any(count, requests, index, flag, status);
 	poll_end(count, requests);
 	return rc;
+}
+
+int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status *status)
+{
+	RETURN_TIMED(count, requests, testany(count, requests, index, flag, status));
 }
 
 static int test_some(int count, void *requests, int *outcount, int indices[],
@@ -176,8 +223,8 @@ static int test_some(int count, void *requests, int *outcount, int indices[],
 			     statuses, rc);
 }
 
-int request_Testsome(int count, void *requests, int *outcount, int indices[],
-		     MPI_Status *statuses)
+static int testsome(int count, void *requests, int *outcount, int indices[],
+		   MPI_Status *statuses)
 {
 	int rc;
 
@@ -188,7 +235,13 @@ int request_Testsome(int count, void *requests, int *outcount, int indices[],
 	return rc;
 }
 
-int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
+int request_Testsome(int count, void *requests, int *outcount, int indices[],
+		     MPI_Status *statuses)
+{
+	RETURN_TIMED(count, requests, testsome(count, requests, outcount, indices, statuses));
+}
+
+static int waitany(int count, void *requests, int *index, MPI_Status *status)
 {
 	struct rt_nap nap = { 0 };
 	void *copy;
@@ -212,8 +265,13 @@ int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
 	return after(copy, !rc && *index != abi.undefined ? *index : -1, rc);
 }
 
-int request_Waitsome(int count, void *requests, int *outcount, int indices[],
-		     MPI_Status *statuses)
+int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
+{
+	RETURN_TIMED(count, requests, waitany(count, requests, index, status));
+}
+
+static int waitsome(int count, void *requests, int *outcount, int indices[],
+		   MPI_Status *statuses)
 {
 	struct rt_nap nap = { 0 };
 	void *copy;
@@ -239,7 +297,13 @@ int request_Waitsome(int count, void *requests, int *outcount, int indices[],
 			     statuses, rc);
 }
 
-int request_Test(void *request, int *flag, MPI_Status *status)
+int request_Waitsome(int count, void *requests, int *outcount, int indices[],
+		     MPI_Status *statuses)
+{
+	RETURN_TIMED(count, requests, waitsome(count, requests, outcount, indices, statuses));
+}
+
+static int test(void *request, int *flag, MPI_Status *status)
 {
 	void *copy;
 	int rc;
@@ -250,7 +314,12 @@ int request_Test(void *request, int *flag, MPI_Status *status)
 	return after(copy, !rc && *flag ? 0 : -1, rc);
 }
 
-int request_Testall(int count, void *requests, int *flag, MPI_Status *statuses)
+int request_Test(void *request, int *flag, MPI_Status *status)
+{
+	RETURN_TIMED(1, request, test(request, flag, status));
+}
+
+static int testall(int count, void *requests, int *flag, MPI_Status *statuses)
 {
 	void *copy;
 	int rc;
@@ -259,6 +328,11 @@ int request_Testall(int count, void *requests, int *flag, MPI_Status *statuses)
 	copy = before(count, requests);
 	rc = host.Testall(count, requests, flag, statuses);
 	return after_several(copy, !rc && *flag ? count : 0, NULL, statuses, rc);
+}
+
+int request_Testall(int count, void *requests, int *flag, MPI_Status *statuses)
+{
+	RETURN_TIMED(count, requests, testall(count, requests, flag, statuses));
 }
 
 int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)

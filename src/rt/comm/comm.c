@@ -142,7 +142,7 @@ void rt_comm_destroy(struct rt_comm *c)
 		return;
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
-	admit_comm_destroyed(c);
+	requests_trials_end(c);
 	worker_setup_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->failed_copies); i++)
 		if (c->failed_copies[i].bytes)

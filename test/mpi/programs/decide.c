@@ -236,6 +236,199 @@ BEHAVIOUR(reduce_scatter_block_alone, 2)
 	lists_free(&l);
 }
 
+/* ---- nonblocking calls ------------------------------------------------------------------- */
+
+enum { DEEP = 4 };
+
+/* Calls at once, and the kind of call that completes them. */
+struct flight { MPI_Request requests[DEEP]; char *bufs[DEEP]; int n; };
+
+static void flight_create(struct flight *f, int n)
+{
+	*f = (struct flight){ .n = n };
+	for (int i = 0; i < n; i++)
+		f->bufs[i] = check_alloc(BYTES);
+}
+
+static void flight_free(struct flight *f)
+{
+	for (int i = 0; i < f->n; i++)
+		free(f->bufs[i]);
+}
+
+static int root_of(int round, int i) { return (round + i) % size; }
+
+static void flight_start(struct flight *f, int round, MPI_Comm comm)
+{
+	for (int i = 0; i < f->n; i++) {
+		uint64_t own = rank == root_of(round, i) ? 0 : 1000;
+
+		check_fill(f->bufs[i], BYTES, check_seed(round, i) + own);
+		MPI_Ibcast(f->bufs[i], BYTES, MPI_BYTE, root_of(round, i), comm, &f->requests[i]);
+	}
+}
+
+static void flight_check(struct flight *f, int round)
+{
+	for (int i = 0; i < f->n; i++) {
+		EXPECT(f->requests[i] == MPI_REQUEST_NULL);
+		check_same(f->bufs[i], BYTES, check_seed(round, i), "ibcast");
+	}
+}
+
+static void flight_waitall(struct flight *f, int round)
+{
+	MPI_Waitall(f->n, f->requests, MPI_STATUSES_IGNORE);
+	flight_check(f, round);
+}
+
+/* Every call that can complete a request, in turn. */
+static void flight_poll(struct flight *f, int round, int way)
+{
+	int n = 0, is_done = 0, at[DEEP], i;
+
+	switch (way % 7) {
+	case 0:
+		for (i = 0; i < f->n; i++)
+			for (is_done = 0; !is_done;)
+				MPI_Test(&f->requests[i], &is_done, MPI_STATUS_IGNORE);
+		break;
+	case 1:
+		while (!is_done)
+			MPI_Testall(f->n, f->requests, &is_done, MPI_STATUSES_IGNORE);
+		break;
+	case 2:
+		for (int k = 0; k < f->n; k++)
+			MPI_Waitany(f->n, f->requests, &i, MPI_STATUS_IGNORE);
+		break;
+	case 3:
+		for (int k = 0; k < f->n; k += n)
+			MPI_Waitsome(f->n, f->requests, &n, at, MPI_STATUSES_IGNORE);
+		break;
+	case 4:
+		for (int k = 0; k < f->n; k += n)
+			MPI_Testsome(f->n, f->requests, &n, at, MPI_STATUSES_IGNORE);
+		break;
+	case 5:
+		for (int k = 0; k < f->n; k += is_done)
+			MPI_Testany(f->n, f->requests, &i, &is_done, MPI_STATUS_IGNORE);
+		break;
+	default:
+		for (i = 0; i < f->n; i++)
+			MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
+	}
+	flight_check(f, round);
+}
+
+/* The ranks can agree at blocking collectives. */
+static void meet(void)
+{
+	int one = 1, sum;
+
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	EXPECT(sum == size);
+}
+
+BEHAVIOUR(requests_one_by_one, 2)
+{
+	struct flight f;
+
+	flight_create(&f, 1);
+	for (int i = 0; i < CALLS; i++) {
+		flight_start(&f, i, MPI_COMM_WORLD);
+		flight_waitall(&f, i);
+		if (i % 4 == 3)
+			meet();
+	}
+	flight_free(&f);
+}
+
+BEHAVIOUR(requests_at_once, 2)
+{
+	struct flight f;
+
+	flight_create(&f, 3);
+	for (int i = 0; i < CALLS; i++) {
+		flight_start(&f, i, MPI_COMM_WORLD);
+		flight_waitall(&f, i);
+		if (i % 4 == 3)
+			meet();
+	}
+	flight_free(&f);
+}
+
+BEHAVIOUR(requests_polled, 2)
+{
+	struct flight f;
+
+	flight_create(&f, 2);
+	for (int i = 0; i < CALLS; i++) {
+		flight_start(&f, i, MPI_COMM_WORLD);
+		flight_poll(&f, i, i + rank); /* each rank otherwise */
+		if (i % 4 == 3)
+			meet();
+	}
+	flight_free(&f);
+}
+
+/* Whenever the ranks can agree, a request is active, and blocking calls have trials, too. */
+BEHAVIOUR(requests_across_blocking_calls, 2)
+{
+	char *buf = check_alloc(BYTES);
+	struct flight f;
+
+	flight_create(&f, 1);
+	for (int i = 0; i < CALLS; i++) {
+		flight_start(&f, i, MPI_COMM_WORLD);
+		meet();
+		bcast(buf, BYTES, i);
+		flight_waitall(&f, i);
+	}
+	flight_free(&f);
+	free(buf);
+}
+
+/* One rank is late, and a rank's calls of another size complete meanwhile. */
+BEHAVIOUR(requests_of_late_ranks, 2)
+{
+	struct flight f;
+
+	flight_create(&f, 2);
+	for (int i = 0; i < CALLS / 2; i++) {
+		if (rank == i % size)
+			usleep(1000);
+		flight_start(&f, i, MPI_COMM_WORLD);
+		flight_poll(&f, i, i);
+		if (i % 3 == 0)
+			meet();
+	}
+	flight_free(&f);
+}
+
+BEHAVIOUR(requests_of_freed_communicators, 2)
+{
+	struct flight f;
+	MPI_Comm comm;
+	int one = 1, sum;
+
+	flight_create(&f, 2);
+	for (int i = 0; i < 12; i++) {
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+		for (int k = 0; k < i; k++) { /* freed before, inside and after a trial */
+			if (k)
+				flight_waitall(&f, k - 1);
+			if (k % 4 == 1)
+				MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+			flight_start(&f, k, comm);
+		}
+		MPI_Comm_free(&comm);
+		if (i)
+			flight_waitall(&f, i - 1);
+	}
+	flight_free(&f);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
