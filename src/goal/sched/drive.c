@@ -433,6 +433,36 @@ static bool can_drive(struct sched_driver *d)
 	return d->insts && !d->refused;
 }
 
+/* Would state_step() change the state? */
+static bool has_work(struct sched_driver *d)
+{
+	const struct sched_state *st = d->st;
+
+	return atomic_load_explicit(&st->starts, memory_order_relaxed) ||
+	       atomic_load_explicit(&st->ended, memory_order_relaxed) || st->open_jobs ||
+	       st->timers.head || st->backlogged || st->ready.head || st->wake_due ||
+	       atomic_load_explicit(d->g->trouble, memory_order_relaxed) !=
+		       atomic_load_explicit(&st->trouble_handled, memory_order_relaxed) ||
+	       ring_has_message(d);
+}
+
+/* A step for another rank. A process that dies before it changes anything leaves the state whole:
+ * break_states() tells by `changing`. The kernel ends a process between two instructions, so only
+ * the compiler must keep the order of the stores. */
+static bool step_for_peer(struct sched_driver *d)
+{
+	bool progress;
+
+	if (!has_work(d))
+		return false;
+	atomic_store_explicit(&d->st->changing, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	progress = state_step(d);
+	state_wake_peers(d);
+	atomic_store_explicit(&d->st->changing, 0, memory_order_release);
+	return progress;
+}
+
 /* One step under the claim that the caller took, which this releases. Returns: false when this
  * process cannot drive the rank. */
 static bool drive_claimed(struct sched_driver *d, bool *progress)
@@ -442,8 +472,12 @@ static bool drive_claimed(struct sched_driver *d, bool *progress)
 	if (can) {
 		if (base_unlikely(atomic_load_explicit(&d->st->again, memory_order_relaxed)))
 			atomic_exchange_explicit(&d->st->again, 0, memory_order_seq_cst);
-		*progress |= state_step(d);
-		state_wake_peers(d);
+		if (d->own) {
+			*progress |= state_step(d);
+			state_wake_peers(d);
+		} else {
+			*progress |= step_for_peer(d);
+		}
 	}
 	state_release(d);
 	return can;

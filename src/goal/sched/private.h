@@ -192,6 +192,7 @@ struct sched_state {
 	 * claim, as who looks for work reads both */
 	_Atomic uint32_t runs;
 	_Atomic uint32_t broken;   /* 1 + rank of the process that died while it drove */
+	_Atomic uint32_t changing; /* another rank's process changes the state under its claim */
 	_Atomic uint32_t dead;     /* the rank's process has died */
 	_Atomic uint32_t departed; /* the rank has left the group */
 	BASE_ALIGNED_LINE _Atomic sched_opref
@@ -436,6 +437,8 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst);
 /* Only when the ring has room. Afterwards the send has ended or is OP_SENT. */
 void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 bool ring_poll(struct sched_driver *d);
+/* Has a message come that ring_poll() would deliver? Context: under the claim. */
+bool ring_has_message(struct sched_driver *d);
 /* Gives a message back to its sender after its bytes were copied. */
 void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 

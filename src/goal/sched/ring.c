@@ -302,6 +302,14 @@ static void deliver(struct sched_driver *d, int src, const struct sched_slot *sl
 		match_add_unexpected(d, m, ref);
 }
 
+bool ring_has_message(struct sched_driver *d)
+{
+	for (int src = 0; src < d->g->size; src++)
+		if (peek(d, src))
+			return true;
+	return false;
+}
+
 bool ring_poll(struct sched_driver *d)
 {
 	bool progress = false;

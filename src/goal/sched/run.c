@@ -207,10 +207,8 @@ static bool poll_claimed(struct sched_inst *s, struct sched_driver *d, struct du
 		}
 		if (phase_of(s) != RUN_GOING || d->st->open_jobs)
 			break;
-		if ((duty->useful || n % WATCH_POLLS == WATCH_POLLS - 1) && attend(d->g, duty)) {
-			progress = true;
-			n = 0;
-		}
+		if (duty->useful || n % WATCH_POLLS == WATCH_POLLS - 1)
+			progress |= attend(d->g, duty);
 		if (n < FAST_POLLS && !duty->useful)
 			continue;
 		/* the owner and a peer copy together */
@@ -285,11 +283,9 @@ static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *
 		progress |= works;
 		if (progress) {
 			node_wait_progress(g->node, &w);
-			duty->sleeps = false;
-			continue;
-		}
-		if (node_wait(g->node, &w))
+		} else if (node_wait(g->node, &w)) {
 			trouble_check_peers(g);
+		}
 		duty->sleeps = w.armed; /* after the next step */
 		if (w.armed)
 			end_duty(g, duty);

@@ -39,8 +39,8 @@
  * (doc/adr/0032-goal-library.md).
  *
  * Failures. When a process dies, runs that depend on it end with -EOWNERDEAD, and runs that depend
- * on those too; others go on. A rank whose state was driven by a process that died can run nothing
- * any more.
+ * on those too; others go on. A rank whose state another process was changing when it died can run
+ * nothing any more.
  *
  * Trust. A process drives a peer's schedule from a private copy that goal_verify() has accepted.
  * Every address that comes from shared memory is compared with the bounds of its arena.

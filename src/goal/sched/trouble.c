@@ -25,17 +25,23 @@ static void wake_all(struct sched_group *g)
 			node_wake(g->node, r);
 }
 
-/* A process that died while it drove a state leaves that state undefined. */
+/* A process that died while it changed a state leaves that state undefined; otherwise its claim is
+ * released. */
 static bool break_states(struct sched_group *g, int dead)
 {
 	bool broke = false;
 
 	for (int r = 0; r < g->size; r++) {
 		struct sched_state *st = g->drivers[r].st;
-		uint32_t none = 0;
+		uint32_t none = 0, was = 1 + (uint32_t)dead;
 
-		if (r != dead &&
-		    atomic_load_explicit(&st->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
+		if (r == dead || atomic_load_explicit(&st->claim, memory_order_acquire) != was)
+			continue;
+		if (!atomic_load_explicit(&st->changing, memory_order_acquire))
+			atomic_compare_exchange_strong_explicit(&st->claim, &was, 0,
+								memory_order_acq_rel,
+								memory_order_relaxed);
+		else
 			broke |= atomic_compare_exchange_strong_explicit(
 				&st->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
 				memory_order_relaxed);
