@@ -9,8 +9,10 @@
  *   MPI_Send -> message_send()                  host MPI matches the message
  *     adopts the buffer, once peers have read     -> process_vm_readv(sender, ...) (preload/)
  *     it privately and its uses have earned it      -> message_read(): header of the sender (node/)
- *   host MPI sends address and length                   its regions (region_peer_find)
- *                                                       memcpy, check, edges by the real call
+ *     a blocking send: message_offer()                  its regions (region_peer_find):
+ *     copies what no region holds                           memcpy, check
+ *   host MPI sends address and length                   its copies (snapshot.c); the rest by the
+ *   message_sent() withdraws the copy                     real call
  *
  * Between ranks that share an address space (endpoints/) every readable mapping is copied directly.
  *
@@ -54,11 +56,25 @@ ssize_t message_read(const struct message_read *r);
 
 /* A message of fewer bytes is passed on at once; UINT64_MAX: all are. */
 extern _Atomic uint64_t message_gate;
+/* Bytes at the ends of a message that no region holds. */
+struct message_edges { uint64_t head, tail; };
 /*
  * The program is about to send [buf, buf + bytes), of which `used` bytes are the message. Adopts
- * the buffer once it has earned that, and checks that a region there is still mapped. Context: in
- * the call, before the host MPI.
+ * the buffer once it has earned that, and checks that a region there is still mapped. Returns: the
+ * bytes that may be worth a copy (message_offer), or zeros. Context: in the call, before the host
+ * MPI.
  */
-void message_send(const void *buf, uint64_t bytes, uint64_t used);
+struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used);
+
+/*
+ * Around a blocking send that will not fail for its arguments: the edges are copied into the arena,
+ * from where the reader takes them without a system call. Until message_sent() nobody changes the
+ * message.
+ */
+struct snapshot;
+bool message_may_offer(const void *buf, uint64_t bytes, const struct message_edges *edges);
+struct snapshot *message_offer(const void *buf, uint64_t bytes, const struct message_edges *edges);
+/* The call has ended; s: NULL or the copy. Returns: rc. */
+int message_sent(struct snapshot *s, int rc);
 
 #endif

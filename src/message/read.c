@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process_vm_readv(): the bytes in regions of the peer from its arena, the others by one real
- * call. Of a peer in the same address space (endpoints/) every readable mapping is such a region.
+ * One process_vm_readv(): the bytes in regions of the peer from its arena, those that it offers
+ * from its copies, the others by one real call. Of a peer in the same address space (endpoints/)
+ * every readable mapping is such a region.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +20,12 @@
 #define POPULATE_MAX_BYTES (64u << 20) /* of a longer region, what is copied is populated */
 #define PLAIN_MAX_BYTES 16384u /* libc's memcpy, without a choice of kernels */
 
-enum { PIECES = 32 /* unserved, of one read */, POPULATED = 64 };
+enum {
+	PIECES = 32, /* unserved, of one read */
+	POPULATED = 64,
+	NOTED_RUNS = 2, /* of a read that the owner is told of, and the granules of each */
+	NOTED_GRANULES = (SNAPSHOT_MAX_BYTES >> NODE_GRANULE_SHIFT) + 1,
+};
 
 /* Bytes that the kernel reads. */
 struct piece {
@@ -31,7 +37,8 @@ struct piece {
 
 struct reading {
 	const struct message_read *call;
-	const char *arena; /* NULL: the peer has this address space */
+	struct node_header *header; /* NULL: the peer has this address space */
+	const char *arena;          /* of the header, or NULL */
 	uint64_t arena_bytes;
 	uint64_t total, at;       /* bytes of the message; of these looked at */
 	uint64_t served;          /* bytes copied from the arena */
@@ -108,16 +115,30 @@ static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t by
 	const char *at = (const char *)((uintptr_t)r->arena + r->range.arena_off +
 					(from - r->range.start));
 
-	if (bytes <= PLAIN_MAX_BYTES)
-		memcpy(to, at, bytes);
-	else
-		os_copy(to, at, bytes, os_copy_pick(bytes, bytes));
+	os_copy(to, at, bytes,
+		bytes <= PLAIN_MAX_BYTES ? BASE_COPY_PLAIN : os_copy_pick(bytes, bytes));
 	r->from = base_min_u64(r->from, from);
 	r->to = base_max_u64(r->to, from + bytes);
 	r->served += bytes;
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */
+
+/* Tells the owner which memory the kernel has read. */
+static void note_private(struct node_header *h, const struct iovec *v, unsigned long n)
+{
+	for (unsigned long i = 0; h && i < base_min_u64(n, NOTED_RUNS); i++) {
+		uintptr_t from = (uintptr_t)v[i].iov_base, first = from >> NODE_GRANULE_SHIFT;
+		uintptr_t last = (from + v[i].iov_len - 1) >> NODE_GRANULE_SHIFT;
+
+		for (uintptr_t g = first; g <= last && v[i].iov_len; g++) {
+			if (g == first + NOTED_GRANULES)
+				g = last;
+			atomic_store_explicit(node_granule(h, g), (uint32_t)g,
+					      memory_order_relaxed);
+		}
+	}
+}
 
 static bool add_piece(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
 {
@@ -146,6 +167,8 @@ static ssize_t read_pieces(struct reading *r)
 		bytes += r->pieces[i].bytes;
 	}
 	n = r->call->real(r->call->pid, local, (unsigned)r->n, remote, (unsigned)r->n, 0);
+	if (n == (ssize_t)bytes)
+		note_private(r->header, remote, (unsigned)r->n);
 	if (n < 0 && (errno != EFAULT || r->pieces[0].at == 0))
 		return -1;
 	if (n == (ssize_t)bytes)
@@ -176,7 +199,9 @@ static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes
 			copy_mapped(r, to, from, n);
 		} else {
 			n = base_min_u64(bytes, r->range.start - from);
-			if (!add_piece(r, to, from, n))
+			if (r->header && snapshot_copy(r->header, to, from, n))
+				r->served += n;
+			else if (!add_piece(r, to, from, n))
 				return false;
 			r->range.start = 0; /* look again: the next run may lie below */
 		}
@@ -238,7 +263,7 @@ static ssize_t read_real(const struct message_read *c)
 /* h: of the peer; NULL: the peer has this address space. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	struct reading r = { .call = c, .arena = (const char *)h, .total = total,
+	struct reading r = { .call = c, .header = h, .arena = (const char *)h, .total = total,
 			     .arena_bytes = h ? h->arena_bytes : 0, .from = UINTPTR_MAX };
 	bool is_complete = read_runs(&r);
 	ssize_t ret;
@@ -249,8 +274,12 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
 					  memory_order_relaxed);
 	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete);
-	if (!r.served)
-		return read_real(c);
+	if (!r.served) {
+		ret = read_real(c);
+		if (ret == (ssize_t)total)
+			note_private(h, c->remote, c->remotes);
+		return ret;
+	}
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, r.served);

@@ -14,6 +14,7 @@ void message_begin(void)
 	if (!base_opt.messages || !node_header_self())
 		return;
 	region_set_read_by_peers();
+	snapshot_begin(node_header_self());
 	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
 	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
 }
@@ -32,16 +33,22 @@ static bool is_read(void)
 	return h && atomic_load_explicit(&h->private_bytes, memory_order_relaxed);
 }
 
-void message_send(const void *buf, uint64_t bytes, uint64_t used)
+struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used)
 {
 	uintptr_t start = (uintptr_t)buf;
 	/* the gaps of a type may be receiving another message now, and adoption could lose bytes */
 	bool is_wanted = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
 			 used == bytes && is_read();
+	struct message_edges edges = { bytes <= SNAPSHOT_MAX_BYTES ? bytes : 0, 0 };
 	struct region_desc d;
 
-	if (!is_wanted && !region_may_touch(start, start + bytes))
-		return;
+	if (is_wanted)
+		snapshot_forget(node_header_self(), start, start + bytes);
+	else if (!region_may_touch(start, start + bytes))
+		return (struct message_edges){ 0 };
 	region_describe(buf, bytes, is_wanted ? REGION_USE : REGION_LOOKUP, &d);
+	if (d.flags & REGION_DESC_MAPPED)
+		edges = (struct message_edges){ d.head, d.tail };
 	region_release(&d);
+	return is_wanted ? edges : (struct message_edges){ 0 };
 }

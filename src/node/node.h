@@ -74,7 +74,16 @@ struct node_header {
 	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
+	_Atomic uint64_t snapshots_off; /* in the arena: message/snapshot.c; 0: none */
+	/* Memory that peers have read by system call, by number of the granule; written by
+	 * peers. */
+	BASE_ALIGNED_LINE _Atomic uint32_t granules[512];
 };
+#define NODE_GRANULE_SHIFT 16
+static inline _Atomic uint32_t *node_granule(const struct node_header *h, uintptr_t number)
+{
+	return (_Atomic uint32_t *)&h->granules[(uint32_t)number * 0x9e3779b1u >> 23];
+}
 #define NODE_HEADER_MAGIC 0x31656369756c53ull
 
 /* Returns: the header of this process; NULL: it has announced nothing, or has forked since. */

@@ -14,7 +14,7 @@ bool os_arch_has_steady_ticks(void)
 	return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)); /* invariant TSC */
 }
 
-enum { CPU_KNOWN = 1, CPU_MOVSB = 2, CPU_ZEN5 = 4 };
+enum { CPU_KNOWN = 1, CPU_MOVSB = 2, CPU_ZEN5 = 4, CPU_AMD = 8 };
 
 /* Without enhanced rep movsb the instruction moves a few bytes per cycle. */
 static bool cpu_has_erms(void)
@@ -24,13 +24,19 @@ static bool cpu_has_erms(void)
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9));
 }
 
+static bool cpu_is_amd(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;
+}
+
 static bool cpu_is_zen5_or_later(void)
 {
 	unsigned a, b, c, d, family;
 
-	if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx)
+	if (!cpu_is_amd() || !__get_cpuid(1, &a, &b, &c, &d))
 		return false;
-	__get_cpuid(1, &a, &b, &c, &d);
 	family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
 	return family >= 0x1a;
 }
@@ -44,7 +50,7 @@ static int cpu_flags(void)
 	if (flags)
 		return flags;
 	flags = CPU_KNOWN | (cpu_has_erms() ? CPU_MOVSB : 0) |
-		(cpu_is_zen5_or_later() ? CPU_ZEN5 : 0);
+		(cpu_is_zen5_or_later() ? CPU_ZEN5 : 0) | (cpu_is_amd() ? CPU_AMD : 0);
 	atomic_store_explicit(&memo, flags, memory_order_relaxed);
 	return flags;
 }
@@ -52,6 +58,11 @@ static int cpu_flags(void)
 bool os_arch_has_movsb(void) { return cpu_flags() & CPU_MOVSB; }
 
 bool os_arch_prefers_movsb(void) { return cpu_flags() & CPU_MOVSB && cpu_flags() & CPU_ZEN5; }
+
+bool os_arch_movsb_aliases(void)
+{
+	return (cpu_flags() & (CPU_MOVSB | CPU_AMD | CPU_ZEN5)) == (CPU_MOVSB | CPU_AMD);
+}
 
 void os_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 {

@@ -9,6 +9,8 @@ enum {
 	INTERLEAVE_FROM = 512 << 10,    /* total bytes */
 	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
+	STRING_FROM = 2 << 10,          /* bytes; libc's memcpy uses string instructions then */
+	ALIAS_BYTES = 64,
 	/* bytes of a row */
 	ROW_NONTEMPORAL_FROM = 512,     /* shorter rows have too many half cache lines */
 	ROW_MOVSB_FROM = 4 << 10,       /* the start of a string instruction costs 30 cycles */
@@ -75,13 +77,24 @@ enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes
 	return os_copy_has(wanted) ? wanted : BASE_COPY_PLAIN;
 }
 
+/* Are string instructions slow at this distance of the addresses? */
+static bool is_aliased(const void *dst, const void *src, size_t bytes)
+{
+	uintptr_t behind = ((uintptr_t)dst - (uintptr_t)src) % OS_PAGE;
+
+	return bytes >= STRING_FROM && behind && behind < ALIAS_BYTES && os_arch_movsb_aliases();
+}
+
 void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel)
 {
 	if (kernel == BASE_COPY_AUTO)
 		kernel = os_copy_pick(bytes, bytes);
 	switch (kernel) {
 	case BASE_COPY_MOVSB:
-		os_arch_copy_movsb(dst, src, bytes);
+		if (is_aliased(dst, src, bytes))
+			os_arch_copy_vector(dst, src, bytes);
+		else
+			os_arch_copy_movsb(dst, src, bytes);
 		return;
 	case BASE_COPY_NONTEMPORAL:
 		os_arch_copy_nontemporal(dst, src, bytes);
@@ -92,7 +105,10 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
 	case BASE_COPY_AUTO:
 	case BASE_COPY_PLAIN:
 	case BASE_COPY_KERNELS:
-		memcpy(dst, src, bytes);
+		if (is_aliased(dst, src, bytes))
+			os_arch_copy_vector(dst, src, bytes);
+		else
+			memcpy(dst, src, bytes);
 		return;
 	}
 }

@@ -107,6 +107,34 @@ static size_t head_bytes(const void *dst, size_t bytes)
 	return base_min_u64(-(uintptr_t)dst & (LINE - 1), bytes);
 }
 
+__attribute__((target("avx2")))
+static void copy_cached_avx2(char *to, const char *from, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += 2 * LINE) {
+		__m256i v[4];
+
+		for (int i = 0; i < 4; i++)
+			v[i] = _mm256_loadu_si256((const __m256i *)(from + at + 32 * i));
+		for (int i = 0; i < 4; i++)
+			_mm256_storeu_si256((__m256i *)(to + at + 32 * i), v[i]);
+	}
+}
+
+void os_arch_copy_vector(void *dst, const void *src, size_t bytes)
+{
+	size_t head = head_bytes(dst, bytes), whole = base_round_down(bytes - head, 2 * LINE);
+	char *to = (char *)dst + head;
+	const char *from = (const char *)src + head;
+
+	if (!__builtin_cpu_supports("avx2")) {
+		memcpy(dst, src, bytes);
+		return;
+	}
+	memcpy(dst, src, head);
+	copy_cached_avx2(to, from, whole);
+	memcpy(to + whole, from + whole, bytes - head - whole);
+}
+
 void os_arch_copy_interleaved(void *dst, const void *src, size_t bytes)
 {
 	size_t head = head_bytes(dst, bytes);

@@ -43,6 +43,15 @@ static bool break_states(struct sched_group *g, int dead)
 	return broke;
 }
 
+/* A watcher that has died drives nobody. */
+static void relieve_watcher(struct sched_group *g, int dead)
+{
+	uint32_t was = 1 + (uint32_t)dead;
+
+	atomic_compare_exchange_strong_explicit(g->watcher, &was, 0, memory_order_relaxed,
+						memory_order_relaxed);
+}
+
 /* The state of this rank is undefined: the owner fails its runs by itself. */
 static void fail_own_runs(struct sched_group *g)
 {
@@ -85,6 +94,7 @@ void trouble_check_peers(struct sched_group *g)
 				continue;
 			found |= !atomic_exchange_explicit(&st->dead, 1, memory_order_acq_rel);
 		}
+		relieve_watcher(g, r);
 		found |= break_states(g, r);
 	}
 	if (found)
@@ -181,7 +191,7 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 			  const struct sched_abort *why)
 {
-	uint32_t slot = d->st->runs, next;
+	uint32_t slot = atomic_load_explicit(&d->st->runs, memory_order_relaxed), next;
 
 	for (; slot; slot = next) {
 		struct sched_inst *s = inst_at(d, slot - 1);

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Generate the trampolines, tables and wrappers of the functions in functions.table.
 
-usage: generate.py {trampolines|slots|host|signatures|collectives|gates|observe|narrow} functions.table OUTPUT
+usage: generate.py WHAT functions.table OUTPUT
+
+WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow or record
 """
 import re
 import sys
 
+import recorders
 import table
 import trampolines
 
@@ -108,6 +111,10 @@ def callee(function, by_name):
     return f'host.{function.name}'
 
 
+# These return when nobody reads the message any more, and do not receive into its memory.
+BLOCKING_SEND = re.compile(r'(Send|Ssend|Rsend|Sendrecv)(_c)?$')
+
+
 def send_body(f, call):
     """Body of a wrapper that the program always enters, as its buffer is sent."""
     sends = [t for t in f.terms if t.verb == 'send']
@@ -116,10 +123,16 @@ def send_body(f, call):
     lines = [*canonical(f), f'\tif (base_unlikely(rt_has_pending() || {is_large}) &&',
              '\t    abi_is_program_call(CALLER())) {', '\t\tif (rt_has_pending()) {']
     lines += ['\t\t' + line for t in f.terms if t not in sends for line in observation(t)] + ['\t\t}']
-    lines += ['\t' + line for t in sends for line in observation(t)]
     bare = f'{callee(f, None)}({f.passed})'
-    return lines + [f'\t\treturn HOST_CALL({call});', '\t}',
-                    f'\treturn rt_is_intercepting() ? {call} : {bare};']
+    if BLOCKING_SEND.match(f.name):
+        tag = 'sendtag' if 'sendtag' in f.passed else 'tag'
+        lines += ['\t\tstruct snapshot *snapshot = observe_blocking_send('
+                  f'{", ".join(sends[0].args)}, dest, {tag}, comm);',
+                  f'\t\treturn message_sent(snapshot, HOST_CALL({call}));', '\t}']
+    else:
+        lines += ['\t' + line for t in sends for line in observation(t)]
+        lines += [f'\t\treturn HOST_CALL({call});', '\t}']
+    return lines + [f'\treturn rt_is_intercepting() ? {call} : {bare};']
 
 
 def waited(f, call):
@@ -406,7 +419,8 @@ def narrow(functions):
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
               'host': host, 'signatures': signatures, 'collectives': collectives,
-              'gates': gates, 'observe': observers, 'narrow': narrow}
+              'gates': gates, 'observe': observers, 'narrow': narrow,
+              'record': lambda functions: recorders.write(functions, C_HEAD, neutral_args, form_of)}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

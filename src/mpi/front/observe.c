@@ -199,18 +199,52 @@ static void observe_keep(const void *request, const void *at, MPI_Count count,
 		persistent_buf_set(handle, range.lo, range.hi - range.lo);
 }
 
-/* Elements that the host MPI may let peers read where they lie. */
-static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
+/* Elements that the host MPI may let peers read where they lie. Returns: bytes of the message, if
+ * that has no gaps and may be offered. */
+static uint64_t send_elements(const void *at, MPI_Count count, MPI_Datatype datatype,
+			      const void **out_buf, struct message_edges *out)
 {
 	struct range range = { 0 };
+	uint64_t bytes;
 	MPI_Count size;
 
 	if (message_gate == UINT64_MAX)
-		return;
+		return 0;
 	add_buf(&range, at, count, datatype);
-	if (range.lo < range.hi && !range.is_unknown && !host.Type_size_x(datatype, &size))
-		message_send((const void *)range.lo, range.hi - range.lo,
-			     (uint64_t)size * (uint64_t)count);
+	if (range.lo >= range.hi || range.is_unknown || host.Type_size_x(datatype, &size))
+		return 0;
+	bytes = range.hi - range.lo;
+	*out_buf = (const void *)range.lo;
+	*out = message_send(*out_buf, bytes, (uint64_t)size * (uint64_t)count);
+	return out->head + out->tail ? bytes : 0;
+}
+
+static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
+{
+	struct message_edges edges;
+	const void *buf;
+
+	send_elements(at, count, datatype, &buf, &edges);
+}
+
+#define TAG_MAX 32767 /* every MPI permits it */
+
+/* A send that returns after it has been read. An error handler may leave it by longjmp(), so its
+ * arguments are checked first. */
+static struct snapshot *observe_blocking_send(const void *at, MPI_Count count,
+					      MPI_Datatype datatype, int dest, int tag,
+					      MPI_Comm comm)
+{
+	struct message_edges edges;
+	struct comm_state *cs;
+	const void *buf;
+	uint64_t bytes = send_elements(at, count, datatype, &buf, &edges);
+
+	if (!bytes || dest < 0 || tag < 0 || tag > TAG_MAX ||
+	    !message_may_offer(buf, bytes, &edges) || comm_state_find(comm, &cs) ||
+	    cs->is_inter || dest >= cs->size)
+		return NULL;
+	return message_offer(buf, bytes, &edges);
 }
 
 static void observe_drop(const void *request)
