@@ -78,6 +78,9 @@ static inline bool is_mapped(const void *p, size_t bytes)
 	return is;
 }
 
-static inline void tell(struct ranks *r, const void *p) { atomic_store(&r->words[0], (uintptr_t)p); }
+static inline void tell(struct ranks *r, const void *p)
+{
+	atomic_store(&r->words[0], (uintptr_t)p);
+}
 
 #endif
