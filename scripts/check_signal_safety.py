@@ -32,11 +32,13 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
-         'reclaim', 'dsa_memory', 'dsa_post', 'dsa_flush', 'dsa_poll', 'dsa_retire',
+         'reclaim', 'dsa_memory', 'dsa_post', 'dsa_flush', 'dsa_poll', 'dsa_retire', 'dsa_fill', 'dsa_submit',
+         'dsa_is_ended', 'dsa_result', 'dsa_end', 'kmod_post', 'kmod_flush', 'kmod_poll', 'kmod_retire',
+         'kmod_fill', 'kmod_submit_slots', 'kmod_is_ended', 'kmod_result', 'kmod_end', 'call_device',
          'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
-           'engine/sw', 'engine/fault', 'engine/dsa', 'goal', 'layout', 'xfer', 'reduce',
+           'engine/sw', 'engine/fault', 'engine/dsa', 'engine/kmod', 'goal', 'layout', 'xfer', 'reduce',
            'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
@@ -85,7 +87,8 @@ def compile_all(root, cc, out):
         obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
         subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC',
                         '-ffunction-sections',
-                        '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
+                        '-w', f'-I{root}/src', f'-I{root}/include', f'-I{root}/kernel/include', '-c', source,
+                        '-o', obj], check=True)
         return source, obj
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

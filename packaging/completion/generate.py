@@ -128,7 +128,7 @@ def fish(verbs, options):
         settings = ' '.join(f'{name}={v}' for v in values) if values else f'{name}='
         out.append(f'complete -c sluice -n {run} -l set -x -a {quoted(settings)}')
     out += [f'complete -c sluice -n {run} -a "(__fish_complete_subcommand --fcs-skip=2)"',
-            'complete -c sluice -n "__fish_seen_subcommand_from trace report bench tune goal" -F']
+            'complete -c sluice -n "__fish_seen_subcommand_from check trace report bench tune goal" -F']
     return '\n'.join(out) + '\n'
 
 

@@ -32,7 +32,7 @@ static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares both lists. */
-static const char *const engine_words[] = { "auto", "none", "dsa", "sw", "fault", NULL };
+static const char *const engine_words[] = { "auto", "none", "dsa", "kmod", "sw", "fault", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
 #define MIB ((int64_t)1 << 20)

@@ -30,6 +30,7 @@
 #ifndef SLUICE_ENDPOINTS_H
 #define SLUICE_ENDPOINTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct endpoints_program {
@@ -39,6 +40,10 @@ struct endpoints_program {
 	int ranks;         /* that share an address space at most */
 	int node_rank;     /* number of this rank on its node */
 };
+
+/* Could ranks that run the program at `path` under this process's limits share an address space?
+ * Returns: true, or false with the reason. */
+bool endpoints_check(const char *path, char *reason, size_t cap);
 
 /* The rank becomes an image of its group's carrier, and this process its shell, which ends as the
  * image ends. Returns: why the rank has to stay a process, in `reason`. */

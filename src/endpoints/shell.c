@@ -237,6 +237,20 @@ static int start_rank(const struct endpoints_program *p, const struct image_file
 	return rc ? rc : -ECANCELED;
 }
 
+bool endpoints_check(const char *path, char *reason, size_t cap)
+{
+	struct endpoints_state *state = malloc(sizeof *state);
+	struct image_file *file = malloc(sizeof *file);
+	bool can;
+
+	snprintf(reason, cap, "out of memory");
+	can = state && file && !image_check(path, file, reason, cap) &&
+	      !state_collect(state, reason, cap);
+	free(state);
+	free(file);
+	return can;
+}
+
 void endpoints_join(const struct endpoints_program *program, char *reason, size_t cap)
 {
 	struct endpoints_state *state = malloc(sizeof *state);

@@ -15,6 +15,7 @@
  *
  * Engines stand in one array, best first (registry.c):
  *   dsa    Intel DSA
+ *   kmod   DMA channels of the kernel, by the module sluice.ko
  *   sw     worker threads of this process at idle priority; the reference
  *   fault  wraps another engine and injects failures (tests): engine_fault
  * To add an engine, add a folder, a line in registry.c and its files in meson.build. The

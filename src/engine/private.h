@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 
-extern const struct engine_ops engine_dsa, engine_sw, engine_fault;
+extern const struct engine_ops engine_dsa, engine_kmod, engine_sw, engine_fault;
 
 /* Creates and joins a thread. Returns: 0, or -errno with the reason. */
 int engine_thread_probe(char *reason, size_t cap);

@@ -6,8 +6,8 @@
 #include "engine/private.h"
 
 /* Best first. base/option_table.c lists the same names for SLUICE_ENGINE. */
-const struct engine_ops *const engine_registry[] = { &engine_dsa, &engine_sw, &engine_fault,
-						       NULL };
+const struct engine_ops *const engine_registry[] = { &engine_dsa, &engine_kmod, &engine_sw,
+						       &engine_fault, NULL };
 
 const struct engine_ops *engine_of_test;
 void (*engine_thread_started)(void);

@@ -305,6 +305,21 @@ bool preload_find_sanitizer(const char *path, char *out, size_t cap)
 	return found;
 }
 
+bool preload_find_loader(const char *path, char *out, size_t cap)
+{
+	struct mapped_file f;
+	struct elf_view v;
+	bool found;
+
+	if (map_dynamic(path, &f, &v))
+		return false;
+	found = v.interp && strlen(v.interp) < cap;
+	if (found)
+		strcpy(out, v.interp);
+	unmap(&f);
+	return found;
+}
+
 int preload_defines_symbol(const char *path, const char *name)
 {
 	struct mapped_file f;

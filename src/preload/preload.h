@@ -85,6 +85,10 @@ bool preload_is_sanitizer(const char *entry, size_t len);
  * Returns: whether it links one. */
 bool preload_find_sanitizer(const char *path, char *out, size_t cap);
 
+/* Writes the loader (program interpreter) that the program at `path` names.
+ * Returns: whether it names one. */
+bool preload_find_loader(const char *path, char *out, size_t cap);
+
 /* Does the shared library at `path` define the dynamic symbol `name`?
  * Returns: 1, 0, or -errno (-ENOEXEC: not a shared library for this machine). */
 int preload_defines_symbol(const char *path, const char *name);

@@ -8,7 +8,7 @@ import pytest
 
 from cli import PREFIX, ROOT, SLUICE, compile_c, fake_mpi, plain_env, sluice
 
-VERBS = ('run', 'info', 'trace', 'report', 'bench', 'tune', 'goal')
+VERBS = ('run', 'info', 'check', 'trace', 'report', 'bench', 'tune', 'goal')
 HELPS = [()] + [(verb,) for verb in VERBS]
 # test_cli_trace.py runs the examples of trace, which need an MPI; those of bench and tune by
 # test/mpi/test_help.py

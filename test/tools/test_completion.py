@@ -39,7 +39,8 @@ def test_verbs_are_those_of_the_help():
     assert 'check' in offered('goal', '') and offered('goal', 'co') == ['compile']
 
 
-@pytest.mark.parametrize('verb', ['run', 'info', 'trace', 'report', 'bench', 'tune', 'goal check', 'goal gen',
+@pytest.mark.parametrize('verb', ['run', 'info', 'check', 'trace', 'report', 'bench', 'tune', 'goal check',
+                                  'goal gen',
                                   'goal sim'])
 def test_every_flag_of_a_verb_is_offered(verb):
     words = verb.split()

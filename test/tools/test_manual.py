@@ -10,7 +10,7 @@ import pytest
 from cli import PREFIX, ROOT, sluice
 
 PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man1/sluice-trace.1',
-         'man1/sluice-report.1', 'man1/sluice-goal.1',
+         'man1/sluice-check.1', 'man1/sluice-report.1', 'man1/sluice-goal.1',
          'man1/sluice-goal-sim.1', 'man1/sluice-bench.1', 'man1/sluice-tune.1', 'man5/sluice-bench-json.5',
          'man5/sluice-goal.5',
          'man5/sluice-goal-text.5', 'man7/sluice.7')
@@ -43,7 +43,7 @@ def test_every_counter_is_in_the_page():
         assert f'.B {name}\n{meaning}\n' in text
 
 
-@pytest.mark.parametrize('verb', ['run', 'info', 'trace', 'bench', 'tune'])
+@pytest.mark.parametrize('verb', ['run', 'info', 'check', 'trace', 'bench', 'tune'])
 def test_every_option_of_a_verb_is_in_its_page(verb):
     usage = sluice(verb, '--help').stdout
     text = plain(page(f'man1/sluice-{verb}.1'))

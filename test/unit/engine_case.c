@@ -8,6 +8,7 @@
 
 #include "dsa_machine.h"
 #include "engine_late.h"
+#include "kmod_model.h"
 #include "unit.h"
 
 enum { PAD = 64, PATIENCE_S = 20 };
@@ -33,6 +34,14 @@ void engine_case_options(const struct engine_case *e, const char *more)
 		unit_fail(__FILE__, __LINE__, "%s", problems);
 }
 
+/* UNIT_ENGINE_ONLY names one engine, also below `fault`. */
+static bool is_wanted(const struct engine_ops *ops, const char *fault)
+{
+	const char *only = getenv("UNIT_ENGINE_ONLY");
+
+	return !only || !strcmp(ops->name, only) || strstr(fault, only);
+}
+
 static void run_one(void (*f)(struct engine_case *), const struct engine_ops *ops,
 		    const char *fault, int workers)
 {
@@ -40,6 +49,8 @@ static void run_one(void (*f)(struct engine_case *), const struct engine_ops *op
 	char reason[256] = "";
 	struct engine_chan *ch;
 
+	if (!is_wanted(ops, fault))
+		return;
 	engine_case_options(&e, NULL);
 	if (getenv("UNIT_ENGINE_SHOW"))
 		printf("  %s, %s, %d workers\n", ops->name, fault, workers);
@@ -72,6 +83,7 @@ void engine_case_each(void (*f)(struct engine_case *), unsigned what)
 
 	engine_late_add();
 	dsa_machine_reset();
+	kmod_model_reset();
 #ifdef __SANITIZE_THREAD__
 	if (what & ENGINE_CASE_FORKS)
 		unit_skip("this sanitizer has no threads in a forked child");

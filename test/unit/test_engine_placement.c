@@ -93,7 +93,8 @@ UNIT_TEST(a_wrong_engine_option_is_one_clear_line)
 	char problems[512];
 
 	CHECK_EQ(base_options_load(env, problems, sizeof problems), -EINVAL);
-	CHECK_STR(problems, "SLUICE_ENGINE=gpu is wrong: it takes auto, none, dsa, sw or fault\n"
+	CHECK_STR(problems, "SLUICE_ENGINE=gpu is wrong: it takes auto, none, dsa, kmod, sw or "
+			    "fault\n"
 			    "SLUICE_WORKERS=@1- is wrong: it takes auto or a number, and @ with "
 			    "a list of CPUs, like 2@1,4-7\n");
 	CHECK(!base_opt.usable);

@@ -20,6 +20,7 @@ static const char help[] =
 	"\n"
 	"  run      run a program under Sluice: mpiexec ... sluice run ./app\n"
 	"  info     show what works on this machine, why the rest does not, all options\n"
+	"  check    say what Sluice can do for a program, without running it\n"
 	"  trace    run a program and show how and why each collective was executed\n"
 	"  report   say whether Sluice helps a traced program, and what to change\n"
 	"  bench    measure this machine: the plain MPI and Sluice in turn\n"
@@ -43,6 +44,7 @@ static const struct {
 } verbs[] = {
 	{ "run", tool_run },
 	{ "info", tool_info },
+	{ "check", tool_check },
 	{ "trace", tool_trace },
 	{ "report", tool_report },
 	{ "bench", tool_bench },

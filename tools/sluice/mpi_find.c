@@ -103,6 +103,17 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 	return true;
 }
 
+bool mpi_find_examine(const char *path, struct mpi_found *out)
+{
+	char folder[PATH_MAX];
+	const char *name = strrchr(path, '/');
+
+	if (!name || !stem_length(name + 1))
+		return false;
+	snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+	return examine(folder, name + 1, out);
+}
+
 /* ---- lists -------------------------------------------------------------------------- */
 
 static bool is_sibling(const struct mpi_found *a, const struct mpi_found *b)

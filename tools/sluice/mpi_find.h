@@ -34,6 +34,10 @@ const char *mpi_find_abi_name(enum mpi_find_abi abi);
  * the linker's cache, in this order. Does not fill versions. Returns: 0 or -ENOMEM. */
 int mpi_find_all(struct mpi_list *out);
 
+/* Examines the shared library at an absolute path; fills *out except `how` and version. Returns:
+ * true for an MPI library, also one that Sluice cannot serve. */
+bool mpi_find_examine(const char *path, struct mpi_found *out);
+
 /* Asks the library for its version, in a child, for at most two seconds. */
 void mpi_find_version(struct mpi_found *m);
 

@@ -217,15 +217,26 @@ static void add_entries(char *value, const char *old, bool of_sanitizers)
 	}
 }
 
+/* Appends a library of the folder that `library` is in. */
+static void add_beside(char *value, const char *library, const char *name)
+{
+	char path[PATH_MAX];
+	int folder = (int)(strrchr(library, '/') - library);
+	int n = snprintf(path, sizeof path, "%.*s/%s", folder, library, name);
+
+	if (n > 0 && (size_t)n < sizeof path)
+		add_entry(value, path, (size_t)n);
+}
+
 /* Removes Sluice's entries, then adds one, unless the program runs plain. The runtime of a
  * sanitizer, which the user preloads or the program at `path` links, refuses any other place than
  * the first. */
-static void set_preload(const char *library, const char *path)
+static void set_preload(const char *before, const char *library, const char *path)
 {
 	const char *old = getenv("LD_PRELOAD");
 	char sanitizer[NAME_MAX] = "";
 	size_t room = (old ? strlen(old) : 0) + 1;
-	char *rest = calloc(1, room), *value = calloc(1, room + sizeof sanitizer + PATH_MAX);
+	char *rest = calloc(1, room), *value = calloc(1, room + sizeof sanitizer + 2 * PATH_MAX);
 
 	if (!rest || !value) {
 		add_problem("out of memory");
@@ -235,6 +246,8 @@ static void set_preload(const char *library, const char *path)
 		add_entries(value, rest, true);
 		if (!*value && preload_find_sanitizer(path, sanitizer, sizeof sanitizer))
 			add_entry(value, sanitizer, strlen(sanitizer));
+		if (before)
+			add_beside(value, library, before);
 		add_entry(value, library, strlen(library));
 		add_entries(value, rest, false);
 		setenv("LD_PRELOAD", value, 1);
@@ -248,8 +261,7 @@ static void set_preload(const char *library, const char *path)
 	free(value);
 }
 
-/* Returns: why the loader would ignore LD_PRELOAD in this program, or NULL. */
-static const char *preload_refusal(const char *path, enum preload_target kind)
+const char *run_refusal(const char *path, enum preload_target kind)
 {
 	struct stat st;
 
@@ -321,7 +333,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 		add_problem("DMTCP or MANA checkpoints this program (%s)", refusal);
 		return NULL;
 	}
-	refusal = preload_refusal(path, kind);
+	refusal = run_refusal(path, kind);
 	if (refusal) {
 		add_problem("%s %s", path, refusal);
 		return NULL;
@@ -414,7 +426,7 @@ int run_program(const struct run_verb *v, char **argv)
 		return rc;
 	if (preload)
 		stats_prepare();
-	set_preload(preload, path);
+	set_preload(verb->before ? verb->before() : NULL, preload, path);
 	report_problems(args.program[0]);
 	if (preload && endpoints_ranks() > 0)
 		join_endpoints(args.program, path, kind);

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "preload/preload.h"
+
 struct run_verb {
 	const char *name;         /* "run": for messages */
 	const char *help;
@@ -15,7 +17,13 @@ struct run_verb {
 	/* Prepares the program's start with the library (or plain: false). Returns: 0, or an exit
 	 * code after a message. May be NULL. */
 	int (*prepare)(bool has_library);
+	/* Returns: a library of the same folder that is preloaded before libsluice.so, or NULL. May
+	 * be NULL. */
+	const char *(*before)(void);
 };
+
+/* Returns: why the loader would ignore LD_PRELOAD in the program at `path`, or NULL. */
+const char *run_refusal(const char *path, enum preload_target kind);
 
 /* Does not return when the program starts. Returns: an exit code, after a message. */
 int run_program(const struct run_verb *v, char **argv);

@@ -5,6 +5,7 @@
  *   main.c           verbs, help, version
  *   run.c            sluice run: starts a program with the preloaded library
  *   bench.c tune.c   execute tools/bench/main.py and tools/tune/main.py (script.c)
+ *   check.c          sluice check: what Sluice can do for one program
  *   info.c           sluice info: collects and prints; mpi_find.c trial.c topology.c
  *   trace.c          sluice trace: trace_*.c (trace_data.h)
  *   goal.c           sluice goal: goal_*.c (goal.h)
@@ -31,6 +32,7 @@ enum tool_exit {
 /* main() of a verb; argv[0] is the verb. Returns: an exit code. */
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
+int tool_check(int argc, char **argv);
 int tool_trace(int argc, char **argv);
 int tool_report(int argc, char **argv);
 int tool_bench(int argc, char **argv);

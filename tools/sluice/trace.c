@@ -17,10 +17,12 @@
 #include "run.h"
 #include "tool.h"
 #include "trace_data.h"
+#include "trace_schedule.h"
 
 static const char help[] =
-	"usage: sluice trace [-o DIR] [--limit SIZE] [OPTION]... PROGRAM [ARG]...\n"
+	"usage: sluice trace [-o DIR] [--limit SIZE] [--goal FILE] PROGRAM [ARG]...\n"
 	"       sluice trace report [--goal FILE]... DIR\n"
+	"       sluice trace goal [--use COLLECTIVE=PATTERN]... [-o FILE] DIR\n"
 	"\n"
 	"Runs PROGRAM as sluice run does, and records how and why each collective of each\n"
 	"rank was executed. After the last rank has ended, DIR holds summary.txt,\n"
@@ -30,15 +32,35 @@ static const char help[] =
 	"  -o DIR         folder to write to (default sluice-trace.<launcher's pid>)\n"
 	"  --limit SIZE   maximum size of a rank's file (default 64M); a full file\n"
 	"                 loses its oldest records. Sums over calls stay exact.\n"
-	"  --goal FILE    show this profile of GOAL schedules on the same timeline\n"
+	"  --goal FILE    record messages too; FILE: the run as a GOAL program.\n"
+	"                 With report: show this profile of GOAL schedules\n"
 	"  --set, --mpi   as for sluice run\n"
 	"\n"
 	"Examples:\n"
 	"  mpiexec -n 4 sluice trace -o t1 ./app input.dat\n"
 	"  sluice trace report t1\n"
-	"  mpiexec -n 4 sluice trace --set EARLY=on -o t2 -- python3 app.py\n"
+	"  mpiexec -n 4 sluice trace -o t2 --goal app.goal -- python3 app.py\n"
 	"\n"
 	"Exit code: the program's; 1 DIR cannot be written, 2 misuse.\n"
+	"More: man sluice-trace\n";
+
+static const char goal_help[] =
+	"usage: sluice trace goal [--use COLLECTIVE=PATTERN]... [-o FILE] DIR\n"
+	"\n"
+	"Writes the run that sluice trace --goal recorded in DIR as a GOAL program.\n"
+	"\n"
+	"  -o FILE        write to FILE instead of standard output\n"
+	"  --use COLLECTIVE=PATTERN, --use COLLECTIVE=FILE\n"
+	"                 the schedule of barrier, bcast, reduce, allreduce, gather,\n"
+	"                 scatter, allgather, alltoall or reduce-scatter: a pattern of\n"
+	"                 sluice goal gen --list, or a GOAL program of as many ranks as\n"
+	"                 the communicator has\n"
+	"\n"
+	"Examples:\n"
+	"  sluice trace goal -o app.goal t2\n"
+	"  sluice trace goal --use allreduce=ring-allreduce -o ring.goal t2\n"
+	"\n"
+	"Exit code: 0 done; 1 DIR cannot be read or FILE not written; 2 misuse.\n"
 	"More: man sluice-trace\n";
 
 /* ---- the report -------------------------------------------------------------------------- */
@@ -157,7 +179,50 @@ static int make_report(const char *folder, char *const *goals, size_t goal_count
 	return ret ? TOOL_FAILED : TOOL_DONE;
 }
 
-static int report_quietly(const char *folder) { return make_report(folder, NULL, 0, true); }
+static char goal_path[PATH_MAX]; /* of --goal */
+
+static int report_quietly(const char *folder)
+{
+	struct schedule_choices choices = { 0 };
+	int ret = make_report(folder, NULL, 0, true);
+
+	return goal_path[0] ? trace_schedule(folder, goal_path, &choices) : ret;
+}
+
+static int goal_main(int argc, char **argv)
+{
+	static const char *const names[] = { "--use=", "-o=", "--output=", "--help", "-h", NULL };
+	enum { USE, O, OUTPUT };
+	struct schedule_choices choices = { 0 };
+	const char *value, *dir = NULL, *out = "-";
+	int at = 1, arg, ret = TOOL_DONE;
+
+	(void)argc;
+	while (!ret && (arg = goal_next_arg("trace", names, argv, &at, &value)) != GOAL_ARG_END) {
+		if (arg == USE) {
+			ret = schedule_choose(&choices, value);
+		} else if (arg == O || arg == OUTPUT) {
+			out = value;
+		} else if (arg == GOAL_ARG_WORD && !dir) {
+			dir = value;
+		} else if (arg < 0) {
+			if (arg == GOAL_ARG_WORD)
+				tool_say("trace: goal takes one folder, not '%s'", value);
+			ret = TOOL_MISUSE;
+		} else {
+			fputs(goal_help, stdout);
+			return TOOL_DONE;
+		}
+	}
+	if (!ret && !dir) {
+		tool_say("trace: goal takes the folder of a trace");
+		ret = TOOL_MISUSE;
+	}
+	if (!ret)
+		ret = trace_schedule(dir, out, &choices);
+	schedule_choices_free(&choices);
+	return ret;
+}
 
 static int report_main(char **arg)
 {
@@ -199,12 +264,28 @@ static int report_main(char **arg)
 static char folder[PATH_MAX];
 static bool is_misused;
 
+/* The watcher may run in another folder. */
+static void set_goal(const char *path)
+{
+	char here[PATH_MAX];
+	int n = -1;
+
+	if (*path == '/')
+		n = snprintf(goal_path, sizeof goal_path, "%s", path);
+	else if (*path && getcwd(here, sizeof here))
+		n = snprintf(goal_path, sizeof goal_path, "%s/%s", here, path);
+	is_misused |= n < 0 || (size_t)n >= sizeof goal_path;
+}
+
+static const char *record_library(void) { return goal_path[0] ? "libsluice-record.so" : NULL; }
+
 static int own_flag(char **arg)
 {
 	const char *value = NULL;
 	bool is_limit = tool_is_flag(*arg, "--limit", &value);
+	bool is_goal = tool_is_flag(*arg, "--goal", &value);
 
-	if (!is_limit && strcmp(*arg, "-o") && !tool_is_flag(*arg, "--output", &value))
+	if (!is_limit && !is_goal && strcmp(*arg, "-o") && !tool_is_flag(*arg, "--output", &value))
 		return 0;
 	if (!value && !arg[1]) {
 		is_misused = true;
@@ -212,6 +293,8 @@ static int own_flag(char **arg)
 	}
 	if (is_limit)
 		setenv("SLUICE_TRACE_LIMIT", value ? value : arg[1], 1);
+	else if (is_goal)
+		set_goal(value ? value : arg[1]);
 	else
 		snprintf(folder, sizeof folder, "%s", value ? value : arg[1]);
 	return value ? 1 : 2;
@@ -223,7 +306,7 @@ static int prepare(bool has_library)
 	int rc;
 
 	if (is_misused) {
-		tool_say("trace: -o takes a folder, --limit a size");
+		tool_say("trace: -o takes a folder, --limit a size, --goal a file");
 		return TOOL_MISUSE;
 	}
 	if (!has_library) {
@@ -254,7 +337,7 @@ static int prepare(bool has_library)
 int tool_trace(int argc, char **argv)
 {
 	static const char *const flags[] = {
-		"--output", "--limit", "--set", "--mpi", "--help", NULL
+		"--output", "--limit", "--goal", "--set", "--mpi", "--help", NULL
 	};
 	static const struct run_verb trace = {
 		.name = "trace",
@@ -262,9 +345,12 @@ int tool_trace(int argc, char **argv)
 		.flags = flags,
 		.own_flag = own_flag,
 		.prepare = prepare,
+		.before = record_library,
 	};
 
 	if (argc > 1 && !strcmp(argv[1], "report"))
 		return report_main(argv + 2);
+	if (argc > 1 && !strcmp(argv[1], "goal"))
+		return goal_main(argc - 1, argv + 1);
 	return run_program(&trace, argv);
 }

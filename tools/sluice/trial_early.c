@@ -204,6 +204,8 @@ static const char *engine_remedy(const char *reason)
 	if (strstr(reason, "no unused CPU"))
 		return "start fewer ranks than CPUs, or name CPUs for workers: "
 		       "SLUICE_WORKERS";
+	if (strstr(reason, "/dev/sluice"))
+		return "doc/install.md says how the module is built and who may use it";
 	if (strstr(reason, "type user") || strstr(reason, "(a udev rule"))
 		return "PREFIX/share/sluice/dsa has a profile for accel-config and a udev rule";
 	return NULL;

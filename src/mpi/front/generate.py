@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Generate the trampolines, tables and wrappers of the functions in functions.table.
 
-usage: generate.py {trampolines|slots|host|signatures|collectives|gates|observe|narrow} functions.table OUTPUT
+usage: generate.py WHAT functions.table OUTPUT
+
+WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow or record
 """
 import re
 import sys
 
+import recorders
 import table
 import trampolines
 
@@ -416,7 +419,8 @@ def narrow(functions):
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
               'host': host, 'signatures': signatures, 'collectives': collectives,
-              'gates': gates, 'observe': observers, 'narrow': narrow}
+              'gates': gates, 'observe': observers, 'narrow': narrow,
+              'record': lambda functions: recorders.write(functions, C_HEAD, neutral_args, form_of)}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

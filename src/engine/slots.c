@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine/slots.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { DRAIN_NS = 50000, PROBE_BYTES = 4096, PROBE_NS = 1000000000 };
+
+/* The slots whose done() this thread executes. Initial-exec as in sw/pool.c. */
+static _Thread_local struct engine_slots *inside __attribute__((tls_model("initial-exec")));
+
+void engine_slots_init(struct engine_slots *s, const struct engine_device_ops *ops, uint32_t depth)
+{
+	memset(s, 0, sizeof(*s));
+	s->ops = ops;
+	s->all = ((uint64_t)1 << base_min_u64(depth, SW_DEPTH)) - 1;
+	sw_queue_init(&s->queue, s->all);
+}
+
+/* ---- submission -------------------------------------------------------------------------- */
+
+/* Returns: false when the channel is being retired. Otherwise submit_end() must follow. */
+static bool submit_begin(struct engine_slots *s)
+{
+	/* seq_cst, as the load: either retire sees this thread, or this thread sees retire */
+	atomic_fetch_add_explicit(&s->submitters, 1, memory_order_seq_cst);
+	if (!atomic_load_explicit(&s->closing, memory_order_seq_cst))
+		return true;
+	atomic_fetch_sub_explicit(&s->submitters, 1, memory_order_release);
+	return false;
+}
+
+static void submit_end(struct engine_slots *s)
+{
+	/* release: the use of the device; partner: engine_slots_retire */
+	atomic_fetch_sub_explicit(&s->submitters, 1, memory_order_release);
+}
+
+/* Submits the slots, which are the caller's. Those that the device does not accept wait. */
+static void submit(struct engine_slots *s, uint64_t slots)
+{
+	uint64_t accepted, rest;
+	int rc;
+
+	if (!slots)
+		return;
+	rc = s->ops->submit(s, slots, &accepted);
+	/* release: the descriptors; partner: reap */
+	atomic_fetch_or_explicit(&s->submitted, accepted, memory_order_release);
+	rest = slots & ~accepted;
+	if (!rest)
+		return;
+	if (rc == -EAGAIN) {
+		atomic_fetch_or_explicit(&s->waiting, rest, memory_order_release);
+		return;
+	}
+	base_log(BASE_LOG_INFO, "engine", "%s: copies are refused: error %d", s->ops->name, -rc);
+	atomic_fetch_or_explicit(&s->failed, rest, memory_order_release);
+}
+
+void engine_slots_flush(struct engine_slots *s)
+{
+	struct engine_copy *c;
+	uint64_t slots;
+	int slot;
+
+	if (!submit_begin(s))
+		return;
+	/* acquire: descriptors that other threads filled in; partner: the stores of `waiting` */
+	slots = atomic_exchange_explicit(&s->waiting, 0, memory_order_acquire);
+	while ((c = sw_queue_claim(&s->queue, &slot))) {
+		atomic_store_explicit(&s->copies[slot], c, memory_order_relaxed);
+		s->ops->fill(s, slot, c);
+		slots |= (uint64_t)1 << slot;
+	}
+	submit(s, slots);
+	submit_end(s);
+}
+
+/* ---- ends -------------------------------------------------------------------------------- */
+
+static void exit_done(struct engine_slots *s)
+{
+	inside = NULL;
+	/* release: the work of done(); partner: sw_queue_cancel */
+	atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
+}
+
+/* Gives the copy of a slot back. The caller has taken the slot's bit and counts in `running`. */
+static void end_copy(struct engine_slots *s, int slot, int result)
+{
+	struct engine_copy *c = atomic_load_explicit(&s->copies[slot], memory_order_relaxed);
+	struct engine_slots *outer = inside;
+
+	sw_queue_release(&s->queue, slot);
+	inside = s;
+	c->done(c, result);
+	if (inside)
+		exit_done(s);
+	inside = outer;
+}
+
+/* The result of a slot whose bit the caller has taken. */
+static int result_of(struct engine_slots *s, int slot)
+{
+	return s->ops->result(s, slot,
+			      atomic_load_explicit(&s->copies[slot], memory_order_relaxed));
+}
+
+/* Takes the slot's bit if the device has ended it. Returns: true when its copy has come back. */
+static bool reap(struct engine_slots *s, int slot)
+{
+	uint64_t bit = (uint64_t)1 << slot;
+	int result;
+
+	if (!s->ops->is_ended(s, slot))
+		return false;
+	atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
+	if (!(atomic_fetch_and_explicit(&s->submitted, ~bit, memory_order_acq_rel) & bit))
+		goto not_mine;
+	/* again: the slot may have been used for another copy meanwhile */
+	result = result_of(s, slot);
+	if (result == SLOT_AGAIN && atomic_load_explicit(&s->closing, memory_order_relaxed))
+		result = -EFAULT;
+	if (result > 0) {
+		/* release: the descriptor; partner: reap, engine_slots_flush */
+		atomic_fetch_or_explicit(result == SLOT_AGAIN ? &s->waiting : &s->submitted, bit,
+					 memory_order_release);
+		goto not_mine;
+	}
+	end_copy(s, slot, result);
+	return true;
+not_mine:
+	atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
+	return false;
+}
+
+/* Gives back the copies of `mask`, whatever it is. */
+static int end_all(struct engine_slots *s, _Atomic uint64_t *mask, int result)
+{
+	int n = 0;
+
+	for (uint64_t all; (all = atomic_load_explicit(mask, memory_order_relaxed)); n++) {
+		uint64_t bit = all & -all;
+
+		atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
+		if (atomic_fetch_and_explicit(mask, ~bit, memory_order_acquire) & bit)
+			end_copy(s, __builtin_ctzll(bit), result);
+		else
+			atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
+	}
+	return n;
+}
+
+static int reap_all(struct engine_slots *s)
+{
+	uint64_t all = atomic_load_explicit(&s->submitted, memory_order_acquire);
+	int n = 0;
+
+	for (; all; all &= all - 1)
+		n += reap(s, __builtin_ctzll(all));
+	return n + end_all(s, &s->failed, -EIO);
+}
+
+int engine_slots_poll(struct engine_slots *s)
+{
+	int n = reap_all(s);
+
+	if (atomic_load_explicit(&s->waiting, memory_order_relaxed))
+		engine_slots_flush(s);
+	return n;
+}
+
+void engine_slots_retire(struct engine_slots *s)
+{
+	_Atomic uint32_t nobody = 0;
+
+	if (inside == s)
+		exit_done(s);
+	atomic_store_explicit(&s->closing, true, memory_order_seq_cst); /* partner: submit_begin */
+	sw_queue_close(&s->queue);
+	while (atomic_load_explicit(&s->submitters, memory_order_seq_cst))
+		os_futex_wait(&nobody, 0, DRAIN_NS);
+	reap_all(s);
+	if (s->ops->close(s))
+		/* release: all that the device wrote; partner: below, in another thread */
+		atomic_store_explicit(&s->closed, true, memory_order_release);
+	for (;;) {
+		reap_all(s);
+		end_all(s, &s->waiting, -ECANCELED);
+		if (atomic_load_explicit(&s->closed, memory_order_acquire))
+			end_all(s, &s->submitted, -ECANCELED);
+		if (sw_queue_cancel(&s->queue, s->all, &s->running))
+			break;
+		os_futex_wait(&nobody, 0, DRAIN_NS);
+	}
+}
+
+void engine_slots_after_fork_child(struct engine_slots *s)
+{
+	sw_queue_init(&s->queue, SW_QUEUE_CLOSED);
+	atomic_store_explicit(&s->closing, true, memory_order_relaxed);
+	s->submitted = s->waiting = s->failed = 0;
+}
+
+/* ---- probe ------------------------------------------------------------------------------- */
+
+static void probe_done(struct engine_copy *c, int result) { *(int *)c->arg = result; }
+
+int engine_slots_probe(struct engine_chan *ch, char *reason, size_t cap)
+{
+	enum { NOT_ENDED = 1 };
+	static char from[PROBE_BYTES], to[PROBE_BYTES];
+	int result = NOT_ENDED;
+	struct engine_copy c = { to, from, PROBE_BYTES, probe_done, &result, NULL, 0 };
+	uint64_t until = os_now_ns() + PROBE_NS;
+	_Atomic uint32_t nobody = 0;
+
+	memset(from, 'd', sizeof(from));
+	memset(to, 0, sizeof(to));
+	engine_post(ch, &c);
+	engine_flush(ch);
+	while (!engine_poll(ch) && os_now_ns() < until)
+		os_futex_wait(&nobody, 0, DRAIN_NS);
+	if (result == NOT_ENDED) {
+		ch->ops->retire(ch);
+		snprintf(reason, cap, "a copy of a page did not end in %d ms",
+			 (int)(PROBE_NS / 1000000));
+		return -ETIME;
+	}
+	if (!result && memcmp(from, to, sizeof(to)))
+		result = -EIO;
+	if (result)
+		snprintf(reason, cap, "a copy of a page failed: %s", strerror(-result));
+	return result;
+}

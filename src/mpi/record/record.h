@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * mpi/record: libsluice-record.so, which `sluice trace --goal` preloads before libsluice.so. Writes
+ * a rank's messages and collectives, and the computing between them, to its message file
+ * (trace/messages.h). Without --goal the library is not loaded.
+ *
+ *   program -> MPI_Send (ours) -> MPI_Send (libsluice.so) -> host MPI
+ *
+ *   recorders.h     the wrappers, made from functions.table (recorders.py)
+ *   record.c        start and stop, threads, the file
+ *   comms.c         communicators: world ranks of their members
+ *   messages.c      sends, receives, requests
+ *   collectives.c   what a rank sends and receives in a collective
+ *
+ * A wrapper calls record_enter(), the next library's function, a hook below, and record_exit().
+ * MPI_X and PMPI_X are both wrapped, because Fortran bindings call one of them; calls that come
+ * from inside a recorded call are not recorded again.
+ *
+ * Context of all hooks: between record_enter() and record_exit(), any thread, not in signal
+ * handlers. One lock serialises them. Handles are canonical (abi.h). Never changes a call's
+ * arguments, but for statuses that the program ignores.
+ */
+#ifndef SLUICE_MPI_RECORD_H
+#define SLUICE_MPI_RECORD_H
+
+#include <stdatomic.h>
+
+#include "coll/coll.h"
+#include "mpi/abi/abi.h"
+#include "trace/messages.h"
+
+/* Returns: false when this call is not recorded. */
+bool record_enter(void);
+void record_exit(void);
+/* Finds the next library's function. Returns: NULL when there is none. */
+void *record_next(_Atomic(void *) *known, const char *name);
+
+/* Finds a function of the host MPI. Returns: NULL when it has none. */
+void *record_host_function(const char *name);
+
+void record_start(void); /* after MPI_Init */
+void record_stop(void);  /* before MPI_Finalize */
+
+/* ---- communicators ----------------------------------------------------------------------- */
+
+struct record_comm {
+	struct record_comm *next;
+	MPI_Comm handle;
+	uint32_t number;
+	bool is_inter;
+	int rank, size;  /* size: of the group that ranks of messages belong to */
+	int32_t *world;  /* [size] world ranks; negative: a process of another MPI_COMM_WORLD */
+};
+void record_comms_start(void);
+/* comm: a handle in the program's memory. */
+void record_comm_made(const void *comm);
+void record_comm_freed(const void *comm);
+/* Finds or makes the entry. Returns: NULL when the host MPI cannot describe it. Context: locked. */
+const struct record_comm *record_comm_of(MPI_Comm comm);
+/* Returns: the world rank of a rank, or a negative number. */
+int32_t record_world_rank(const struct record_comm *comm, int rank);
+
+/* ---- the file ---------------------------------------------------------------------------- */
+
+void record_lock(void);
+void record_unlock(void);
+/* Appends a record and its payload; sets thread and computed_ns. Context: locked. */
+void record_put(struct messages_record *r, const void *payload, size_t bytes);
+void record_lost(void); /* counts what cannot be recorded. Context: locked */
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+#define RECORD_STATUS_BYTES 64
+/* Returns: status, or room (RECORD_STATUS_BYTES) where the program ignores it. */
+MPI_Status *record_status(MPI_Status *status, void *room);
+/* As record_status(), for an array; record_statuses_free() frees what this allocated. */
+MPI_Status *record_statuses(MPI_Status *statuses, int count);
+void record_statuses_free(MPI_Status *used, MPI_Status *statuses);
+
+/* Copies handles before a call changes them. Returns: NULL without memory or requests. Owner: the
+ * caller, who passes the copy to record_done() or frees it. */
+void **record_handles(int count, const void *requests);
+
+/* request: NULL for a blocking call. */
+void record_send(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+		 const void *request);
+void record_bsend(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+		  const void *request);
+void record_recv(const MPI_Status *status, MPI_Comm comm);
+void record_irecv(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+		  const void *request);
+void record_sendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag,
+		     const MPI_Status *status, MPI_Comm comm);
+void record_probed(const void *message, MPI_Comm comm);
+/* message: the handle before the call. */
+void record_mrecv(void *message, const MPI_Status *status);
+void record_imrecv(void *message, MPI_Count count, MPI_Datatype type, const void *request);
+void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+		      const void *request);
+void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+		      const void *request);
+void record_started(int count, const void *requests);
+void record_freed(void **handles);
+/* The requests at `indices` (NULL: the first `done`) of the copied handles are complete, with a
+ * status each. Frees the copy. */
+void record_done(void **handles, int done, const int *indices, const MPI_Status *statuses);
+/* Remembers the request of a collective. Returns: its id. Context: locked. */
+uint32_t record_request_add(const void *request);
+
+/* ---- collectives ------------------------------------------------------------------------- */
+
+struct record_side {
+	const void *at;
+	MPI_Count count;     /* of one part, where there are no counts */
+	struct list counts;
+	MPI_Datatype type;
+	const void *types;   /* one for each count; NULL: `type` */
+};
+struct record_coll {
+	enum coll kind;
+	MPI_Comm comm;
+	int root;
+	struct record_side send, recv;
+	const void *request; /* NULL: blocking */
+};
+void record_coll(const struct record_coll *call);
+
+#endif

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Uses /dev/sluice without Sluice: each rule of uapi/sluice_kmod.h once, then at random.
+ *
+ *   client rules          one line a rule; exit status 1 at the first that is broken
+ *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
+ *   client hang           a device that never ends can be retired
+ *   client random N       N children that copy, unmap, fork and are killed
+ *   client stat           waits until nothing is open, prints counters; fails unless pins = unpins
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../kernel/include/uapi/sluice_kmod.h"
+
+#define MIB  ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x)) {                                                                        \
+			printf("BROKEN line %d: %s (errno %d)\n", __LINE__, #x, errno);            \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+struct client {
+	int fd;
+	struct sluice_attach attach;
+	volatile struct sluice_record *records;
+};
+
+static struct client attach(void)
+{
+	struct client c = { .fd = open("/dev/sluice", O_RDWR | O_CLOEXEC) };
+	struct sluice_info info;
+
+	CHECK(c.fd >= 0);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_INFO, &info));
+	CHECK(info.abi == SLUICE_ABI && info.slots == SLUICE_SLOTS && info.channels > 0);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_ATTACH, &c.attach));
+	c.records = mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c.fd, 0);
+	CHECK(c.records != MAP_FAILED);
+	return c;
+}
+
+static int submit(struct client *c, unsigned slot, void *dst, const void *src, size_t bytes)
+{
+	struct sluice_entry e = { .slot = slot,
+				  .op = SLUICE_OP_COPY,
+				  .src = (uintptr_t)src,
+				  .dst = (uintptr_t)dst,
+				  .bytes = bytes };
+	struct sluice_enter enter = { .entries = (uintptr_t)&e, .count = 1 };
+
+	c->records[slot].state = 0;
+	return ioctl(c->fd, SLUICE_IOC_ENTER, &enter) ? -errno : 0;
+}
+
+static int wait_for(struct client *c, unsigned slot)
+{
+	for (int i = 0; i < 400000; i++) {
+		if (__atomic_load_n(&c->records[slot].state, __ATOMIC_ACQUIRE))
+			return c->records[slot].result;
+		usleep(50);
+	}
+	return -ETIME;
+}
+
+static int copy(struct client *c, void *dst, const void *src, size_t bytes)
+{
+	int rc = submit(c, 0, dst, src, bytes);
+
+	return rc ? rc : wait_for(c, 0);
+}
+
+static void end(struct client *c)
+{
+	munmap((void *)c->records, SLUICE_RECORDS_BYTES);
+	close(c->fd);
+}
+
+static struct sluice_stat stat_now(void)
+{
+	int fd = open("/dev/sluice", O_RDWR | O_CLOEXEC);
+	struct sluice_stat s;
+
+	CHECK(fd >= 0 && !ioctl(fd, SLUICE_IOC_STAT, &s));
+	close(fd);
+	return s;
+}
+
+static char *memory(size_t bytes, int fd)
+{
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static void fill(char *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		p[i] = (char)(i * 7 + (i >> 8) + seed);
+}
+
+/* ---- rules -------------------------------------------------------------------------------- */
+
+static void rule_copies(void)
+{
+	struct client c = attach();
+	char *a = memory(4 * MIB, -1), *b = memory(4 * MIB, -1);
+
+	for (int i = 0; i < 40; i++) {
+		size_t from = (size_t)rand() % PAGE, to = (size_t)rand() % PAGE;
+		size_t bytes = 1 + (size_t)rand() % (3 * MIB);
+
+		if (i % 2) {
+			from &= ~63ul;
+			to &= ~63ul;
+		}
+		fill(a + from, bytes, (unsigned)i);
+		memset(b, 0x55, 4 * MIB);
+		CHECK(!copy(&c, b + to, a + from, bytes));
+		CHECK(!memcmp(b + to, a + from, bytes));
+		CHECK(!to || b[to - 1] == 0x55);
+		CHECK(b[to + bytes] == 0x55);
+	}
+	munmap(a, 4 * MIB);
+	munmap(b, 4 * MIB);
+	end(&c);
+}
+
+static void rule_refuses(void)
+{
+	struct sluice_attach again = { 0 };
+	struct sluice_entry e = { .slot = 0, .op = 7 };
+	struct sluice_enter enter = { .entries = (uintptr_t)&e, .count = 1 };
+	struct client c = attach();
+	char *a = memory(MIB, -1), *r;
+
+	CHECK(ioctl(c.fd, SLUICE_IOC_ATTACH, &again) && errno == EBUSY);
+	CHECK(ioctl(c.fd, SLUICE_IOC_ENTER, &enter) && errno == EINVAL && !enter.accepted);
+	CHECK(submit(&c, SLUICE_SLOTS, a, a, 1) == -EINVAL);
+	CHECK(submit(&c, 0, a, a, 0) == -EINVAL);
+	CHECK(submit(&c, 0, a, a, c.attach.max_bytes + 1) == -EINVAL);
+	CHECK(submit(&c, 0, (void *)-PAGE, a, 2 * PAGE) == -EINVAL);
+	CHECK(copy(&c, a, NULL, PAGE) == -EFAULT);
+	CHECK(copy(&c, (void *)0xffffffff81000000ul, a, PAGE) == -EFAULT);
+	CHECK(copy(&c, a, (void *)0xffffffff81000000ul, PAGE) == -EFAULT);
+	r = memory(PAGE, -1);
+	CHECK(!mprotect(r, PAGE, PROT_READ));
+	CHECK(copy(&c, r, a, PAGE) == -EFAULT); /* no right to write */
+	CHECK(!copy(&c, a, r, PAGE));
+	e = (struct sluice_entry){ .op = SLUICE_OP_COPY,
+				   .src = (uintptr_t)a,
+				   .dst = (uintptr_t)a,
+				   .bytes = 1,
+				   .zero = { 1 } };
+	CHECK(ioctl(c.fd, SLUICE_IOC_ENTER, &enter) && errno == EINVAL);
+	CHECK(ioctl(c.fd, 0x1234) && errno == ENOTTY);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_RETIRE));
+	CHECK(submit(&c, 0, a, a, 1) == -ESHUTDOWN);
+	munmap(a, MIB);
+	munmap(r, PAGE);
+	end(&c);
+}
+
+static void rule_fork(void)
+{
+	struct client c = attach();
+	char *a = memory(MIB, -1);
+	int status;
+
+	CHECK(!copy(&c, a + PAGE, a, PAGE));
+	if (!fork()) {
+		struct sluice_info info;
+
+		_exit(!(submit(&c, 1, a, a, 1) == -EPERM && ioctl(c.fd, SLUICE_IOC_INFO, &info) &&
+			errno == EPERM &&
+			mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ, MAP_SHARED, c.fd, 0) ==
+				MAP_FAILED));
+	}
+	CHECK(wait(&status) > 0 && !status);
+	fill(a, PAGE, 3); /* after a fork the parent's page is still the one that is pinned, or is
+			     pinned anew */
+	CHECK(!copy(&c, a + PAGE, a, PAGE) && !memcmp(a, a + PAGE, PAGE));
+	munmap(a, MIB);
+	end(&c);
+}
+
+/* A cached pin must not outlive its mapping. */
+static void rule_stale(void)
+{
+	int fd = memfd_create("stale", MFD_CLOEXEC);
+	struct client c = attach();
+	struct sluice_stat before = stat_now(), after;
+	char *a, *b = memory(MIB, -1);
+
+	CHECK(!ftruncate(fd, MIB));
+	a = memory(MIB, fd);
+	fill(a, MIB, 1);
+	CHECK(!copy(&c, b, a, MIB) && !memcmp(a, b, MIB));
+	CHECK(!copy(&c, b, a, MIB));
+	after = stat_now();
+	CHECK(after.pins - before.pins == 2 * MIB / PAGE && after.hits - before.hits == 2);
+	CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB));
+	fill(a, MIB, 2); /* other pages */
+	CHECK(!copy(&c, b, a, MIB) && !memcmp(a, b, MIB));
+	munmap(a, MIB);
+	a = mmap(a, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	fill(a, MIB, 3);
+	CHECK(!copy(&c, b, a, MIB) && !memcmp(a, b, MIB));
+	CHECK(mremap(a, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, b) == b);
+	CHECK(copy(&c, b, a, MIB) == -EFAULT);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_DROP, &(struct sluice_drop){ 0, ~0ull }));
+	close(fd);
+	munmap(b, MIB);
+	end(&c);
+}
+
+static void rule_memlock(void)
+{
+	struct rlimit small = { 65536, 65536 };
+	int status;
+
+	if (!fork()) {
+		struct client c;
+		char *a = memory(MIB, -1);
+
+		CHECK(!setrlimit(RLIMIT_MEMLOCK, &small));
+		CHECK(!chmod("/dev/sluice", 0666) && !setresuid(65534, 65534, 65534));
+		c = attach();
+		CHECK(copy(&c, a, a + 512 * 1024, 512 * 1024) == -ENOMEM);
+		for (size_t i = 0; i < 20; i++) /* pins that nobody needs make room */
+			CHECK(!copy(&c, a + i * 4 * PAGE, a + MIB / 2 + i * 4 * PAGE, 4 * PAGE));
+		end(&c);
+		exit(0);
+	}
+	CHECK(wait(&status) > 0 && !status);
+}
+
+/* The mapping goes while the device reads and writes it. */
+static void rule_unmap(void)
+{
+	struct client c = attach();
+
+	for (int round = 0; round < 20; round++) {
+		char *a = memory(2 * MIB, -1), *b = memory(2 * MIB, -1);
+
+		for (unsigned slot = 0; slot < 8; slot++)
+			CHECK(!submit(&c, slot, b, a, 2 * MIB));
+		munmap(b, 2 * MIB);
+		munmap(a, 2 * MIB);
+		for (unsigned slot = 0; slot < 8; slot++)
+			CHECK(!wait_for(&c, slot));
+	}
+	end(&c);
+}
+
+static int rules(void)
+{
+	static const struct {
+		const char *name;
+		void (*check)(void);
+	} all[] = {
+		{ "copies", rule_copies }, { "refuses", rule_refuses }, { "fork", rule_fork },
+		{ "stale", rule_stale },   { "memlock", rule_memlock }, { "unmap", rule_unmap },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+		all[i].check();
+		printf("CLIENT rule %s holds\n", all[i].name);
+		fflush(stdout);
+	}
+	return 0;
+}
+
+/* ---- a slow device, and one that hangs ---------------------------------------------------- */
+
+static int cancel(void)
+{
+	enum { SLOTS = 32 };
+	struct client c = attach();
+	char *a = memory(2 * MIB, -1);
+	int ended = 0, cancelled = 0;
+
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		CHECK(!submit(&c, slot, a + MIB, a, MIB));
+	CHECK(submit(&c, 0, a, a, 1) == -EBUSY);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_CANCEL));
+	for (unsigned slot = 0; slot < SLOTS; slot++) {
+		int rc = wait_for(&c, slot);
+
+		CHECK(!rc || rc == -ECANCELED);
+		ended += !rc;
+		cancelled += rc == -ECANCELED;
+	}
+	CHECK(cancelled > 0);
+	CHECK(!copy(&c, a + MIB, a, MIB)); /* and it goes on */
+	printf("CLIENT cancel: %d ended, %d cancelled\n", ended, cancelled);
+	end(&c);
+	return 0;
+}
+
+static int hang(void)
+{
+	struct client c = attach();
+	char *a = memory(2 * MIB, -1);
+	int bad = 0;
+
+	for (unsigned slot = 0; slot < 16; slot++)
+		CHECK(!submit(&c, slot, a + MIB, a, MIB));
+	usleep(100000);
+	CHECK(!ioctl(c.fd, SLUICE_IOC_RETIRE));
+	for (unsigned slot = 0; slot < 16; slot++) {
+		CHECK(c.records[slot].state == SLUICE_RECORD_ENDED);
+		bad += c.records[slot].result != 0;
+	}
+	CHECK(bad > 0);
+	printf("CLIENT hang: %d of 16 copies failed\n", bad);
+	end(&c);
+	return 0;
+}
+
+/* ---- random ------------------------------------------------------------------------------- */
+
+static void random_child(unsigned seed)
+{
+	char *buf[4];
+	struct client c;
+
+	srand(seed);
+	c = attach();
+	for (int i = 0; i < 4; i++)
+		buf[i] = memory(MIB, -1);
+	for (int i = 0; i < 200; i++) {
+		char *a = buf[rand() % 4], *b = buf[rand() % 4];
+		unsigned slot = (unsigned)rand() % SLUICE_SLOTS;
+		size_t bytes = 1 + (size_t)rand() % (MIB / 2), at = (size_t)rand() % (MIB / 2);
+
+		submit(&c, slot, a + MIB / 2 - at, b + at, bytes);
+		switch (rand() % 12) {
+		case 0:
+			a = buf[rand() % 4];
+			mmap(a, MIB, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			break;
+		case 1:
+			madvise(buf[rand() % 4] + at / PAGE * PAGE, MIB / 4, MADV_DONTNEED);
+			break;
+		case 2:
+			if (!fork()) {
+				memset(a, 1, MIB);
+				_exit(0);
+			}
+			break;
+		case 3:
+			ioctl(c.fd, rand() % 2 ? SLUICE_IOC_CANCEL : SLUICE_IOC_STAT,
+			      &(struct sluice_stat){ 0 });
+			break;
+		case 4:
+			mprotect(a, MIB, PROT_READ);
+			mprotect(a, MIB, PROT_READ | PROT_WRITE);
+			break;
+		case 5:
+			memset(b, seed, MIB);
+			break;
+		}
+	}
+	if (seed % 5 == 0)
+		ioctl(c.fd, SLUICE_IOC_RETIRE);
+	if (seed % 7 == 0)
+		execl("/bin/true", "true", NULL);
+	_exit(0);
+}
+
+static int random_kills(int count)
+{
+	int killed = 0;
+
+	for (int i = 0; i < count; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid)
+			random_child((unsigned)i + 1);
+		if (i % 4) {
+			usleep((unsigned)(i * 7919 % 60000));
+			kill(pid, SIGKILL);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid);
+		killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+		CHECK(!WIFSIGNALED(status) || WTERMSIG(status) == SIGKILL);
+	}
+	printf("CLIENT random: %d of %d children killed\n", killed, count);
+	return 0;
+}
+
+/* ---- counters ----------------------------------------------------------------------------- */
+
+static int print_stat(void)
+{
+	struct sluice_stat s = stat_now();
+
+	for (int i = 0; i < 200 && (s.contexts > 1 || s.pins != s.unpins); i++) {
+		usleep(50000);
+		s = stat_now();
+	}
+#define P(name) printf(#name "=%llu ", (unsigned long long)s.name)
+	printf("STAT ");
+	P(pins), P(unpins), P(regions), P(hits), P(stale), P(evicted), P(enters), P(copies),
+		P(cancelled);
+	P(descriptors), P(callbacks), P(dma_bytes), P(cpu_bytes), P(contexts);
+	printf("\n");
+	return s.pins != s.unpins || s.contexts > 1;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(what, "rules"))
+		return rules();
+	if (!strcmp(what, "cancel"))
+		return cancel();
+	if (!strcmp(what, "hang"))
+		return hang();
+	if (!strcmp(what, "random") && argc > 2)
+		return random_kills(atoi(argv[2]));
+	if (!strcmp(what, "stat"))
+		return print_stat();
+	return 2;
+}

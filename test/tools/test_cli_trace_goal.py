@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice trace --goal: the program that it writes has the run's messages, and ends."""
+import json
+import re
+import shutil
+import struct
+import subprocess
+import time
+
+import pytest
+
+from cli import PROGRAMS, sluice
+from support import mpi as mpis
+from support.paths import SLUICE
+
+RANKS = 4
+WRITTEN = re.compile(r'(\d+) ranks, (\d+) messages, (\d+) bytes; (\d+) calls of collectives: '
+                     r'(\d+) messages, (\d+) bytes')
+
+
+def need(name):
+    mpi = mpis.ALL[name]
+    if mpi.missing():
+        pytest.skip(mpi.missing())
+    return mpi
+
+
+@pytest.fixture(params=['mpich', 'openmpi'])
+def mpi(request):
+    return need(request.param)
+
+
+def record(mpi, folder, *words, ranks=RANKS):
+    """Runs a program, and writes its messages as GOAL. Returns: the run, the file, what it holds."""
+    done = mpi.launch(ranks, SLUICE, 'trace', '-o', folder / 't', '--goal', folder / 'by_watcher.goal',
+                      *words, sluice=False, timeout=100)
+    assert done.status == 0, done.explain()
+    file = folder / 'run.goal'
+    written = sluice('trace', 'goal', '-o', file, folder / 't')
+    assert written.returncode == 0, written.stderr
+    return done, file, [int(n) for n in WRITTEN.search(written.stderr).groups()]
+
+
+def check(file):
+    done = sluice('goal', 'check', '--json', file)
+    report = json.loads(done.stdout)[0]
+    assert report['ok'], report['problems']
+    assert not report['receives_from_any']
+    return report['messages'], report['bytes']
+
+
+def test_messages_are_those_that_the_program_sent(mpi, tmp_path):
+    done, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'ring', 'stencil', 'wild')
+    counted = re.findall(r'rank \d+ sent (\d+) (\d+)', done.out)
+    assert len(counted) == RANKS
+    sums = [sum(int(c[i]) for c in counted) for i in (0, 1)]
+    assert written[:4] == [RANKS, *sums, RANKS]
+    assert check(file) == (sums[0] + written[4], sums[1] + written[5])
+    simulated = sluice('goal', 'sim', file)
+    assert simulated.returncode == 0, simulated.stderr
+    by_watcher = tmp_path / 'by_watcher.goal'
+    deadline = time.monotonic() + 20
+    while not by_watcher.exists() or by_watcher.read_text() != file.read_text():
+        assert time.monotonic() < deadline, 'the last rank has not written it'
+        time.sleep(0.05)
+
+
+def test_collectives_become_schedules(mpi, tmp_path):
+    _, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'collectives')
+    assert written[1:4] == [0, 0, RANKS * 26]
+    assert check(file) == (written[4], written[5])
+    ran = sluice('goal', 'run', file, '--verify', '--replay', '--timeout', '20000')
+    assert ran.returncode == 0, ran.stderr
+    told = re.findall(r'^  traced \d+\.\d+ us: the replay takes \d+\.\d+ of it$', ran.stdout, re.M)
+    assert len(told) == RANKS
+    file.write_text(re.sub('traced', 'took', file.read_text()))
+    ran = sluice('goal', 'run', file, '--replay')
+    assert ran.returncode == 1 and 'sluice trace --goal' in ran.stderr
+
+
+def test_a_collective_is_replaced(tmp_path):
+    mpi = need('mpich')
+    _, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'collectives')
+    mine = tmp_path / 'mine.goal'
+    assert sluice('goal', 'gen', 'linear-bcast', '-n', RANKS, '-s', '800', '--root', RANKS - 1, '-o',
+                  mine).returncode == 0
+    texts = set()
+    for choice in 'allreduce=ring-allreduce', f'bcast={mine}':
+        done = sluice('trace', 'goal', '--use', choice, '-o', file, tmp_path / 't')
+        assert done.returncode == 0, done.stderr
+        check(file)
+        texts.add(file.read_text())
+    assert len(texts) == 2
+    for wrong in 'allreduce=linear-bcast', 'nothing=ring-bcast', 'bcast':
+        done = sluice('trace', 'goal', '--use', wrong, tmp_path / 't')
+        assert done.returncode == 2 and done.stderr
+
+
+def test_mpi4py_is_recorded(mpi, tmp_path):
+    if subprocess.run([mpi.python, '-c', 'import mpi4py'], capture_output=True, env=mpi.env()).returncode:
+        pytest.skip('mpi4py is not here')
+    (tmp_path / 'app.py').write_text(
+        'from mpi4py import MPI\n'
+        'comm = MPI.COMM_WORLD\n'
+        'r = comm.rank\n'
+        'b = bytearray(1000)\n'
+        'for i in range(3):\n'
+        '    comm.Sendrecv(bytes(1000), 1 - r, recvbuf=b, source=1 - r)\n'
+        '    comm.send({"a": i}, 1) if r == 0 else comm.recv()\n'
+        '    comm.Allreduce([bytearray(8), MPI.DOUBLE], [bytearray(8), MPI.DOUBLE])\n')
+    _, file, written = record(mpi, tmp_path, mpi.python, tmp_path / 'app.py', ranks=2)
+    assert written[:2] == [2, 9] and written[2] > 6000 and written[3] == 6
+    check(file)
+
+
+@pytest.mark.parametrize('source', ['recorded.f90', 'recorded_f08.f90'])
+@pytest.mark.parametrize('name', ['debian-mpich', 'debian-openmpi'])
+def test_fortran_is_recorded(name, source, tmp_path):
+    mpi = need(name)
+    if not shutil.which('gfortran') or not shutil.which(mpi.compilers['fortran']):
+        pytest.skip('gfortran is not here; ./dev setup installs it')
+    _, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / source))
+    assert written[:4] == [RANKS, RANKS * 10, RANKS * 10 * 400, RANKS * 10]
+    check(file)
+
+
+# ---- message files of our own ------------------------------------------------------------------------
+
+def header(rank=0, ranks=1, version=1):
+    return b'SluiceM\n' + struct.pack('<IIii40x', version, 40, rank, ranks)
+
+
+def entry(type_, id_=0, computed=0, comm=0, peer=-1, tag=0, count=0, size=0, thread=0):
+    return struct.pack('<BBHIQIiiIQ', type_, 0, thread, id_, computed, comm, peer, tag, count, size)
+
+
+COMM, SEND, ISEND, RECV, END = 1, 2, 3, 4, 10
+
+
+def test_threads_are_cpus_and_computing_is_calc(tmp_path):
+    (tmp_path / 'rank-0.1.messages').write_bytes(
+        header() + entry(COMM, count=1) + struct.pack('<i', 0) + entry(ISEND, computed=500, peer=0, tag=3,
+                                                                       size=8)
+        + entry(RECV, computed=70, peer=0, tag=3, size=8, thread=1) + entry(END, size=1000))
+    done = sluice('trace', 'goal', tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'l1: calc 500\n' in done.stdout and 'send 8b to 0 tag 3\n' in done.stdout
+    assert 'calc 70 cpu 1' in done.stdout and 'recv 8b from 0 tag 3 cpu 1' in done.stdout
+    assert 'traced 1000 ns' in done.stdout
+
+
+@pytest.mark.parametrize('records', [
+    header(version=2), header(ranks=2), header(rank=7), header()[:30], b'',
+    header() + entry(SEND, peer=0), header() + entry(99),
+    header() + entry(COMM, count=1) + struct.pack('<i', 5),
+    header() + entry(COMM, count=1) + struct.pack('<i', 0) + entry(SEND, peer=3),
+    header() + entry(COMM, count=1) + struct.pack('<i', 0) + entry(SEND, comm=9, peer=0),
+])
+def test_a_damaged_file_is_refused(records, tmp_path):
+    (tmp_path / 'rank-0.1.messages').write_bytes(records)
+    done = sluice('trace', 'goal', tmp_path)
+    assert done.returncode == 1 and 'sluice: trace:' in done.stderr
+
+
+def test_a_folder_without_messages_is_reported(tmp_path):
+    done = sluice('trace', 'goal', tmp_path)
+    assert done.returncode == 1 and '--goal' in done.stderr

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads message files, and gives communicators and tags numbers that all ranks share. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace_data.h"
+#include "trace_schedule.h"
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+static bool is_ours(const char *name)
+{
+	size_t n = strlen(name), m = strlen(MESSAGES_SUFFIX);
+
+	return n > m && !strcmp(name + n - m, MESSAGES_SUFFIX);
+}
+
+static int open_one(const char *path, struct messages_file *out)
+{
+	const struct messages_header *h = &out->header;
+
+	out->stream = fopen(path, "re");
+	if (!out->stream) {
+		tool_say("trace: cannot read %s: %s", path, strerror(errno));
+		return -EINVAL;
+	}
+	if (fread(&out->header, sizeof out->header, 1, out->stream) != 1 ||
+	    memcmp(h->magic, MESSAGES_MAGIC, sizeof h->magic) ||
+	    h->version != MESSAGES_VERSION || h->record_bytes != sizeof(struct messages_record) ||
+	    h->ranks <= 0 || h->rank < 0 || h->rank >= h->ranks) {
+		tool_say("trace: %s holds no messages that this version can read", path);
+		fclose(out->stream);
+		return -EINVAL;
+	}
+	out->path = strdup(path);
+	return 0;
+}
+
+/* Puts a file where its rank belongs. */
+static int place(struct messages_file *f, struct messages_file **all, uint32_t *ranks)
+{
+	if (!*all) {
+		*ranks = (uint32_t)f->header.ranks;
+		*all = trace_alloc(*ranks * sizeof **all);
+	}
+	if ((uint32_t)f->header.ranks != *ranks || (*all)[f->header.rank].stream) {
+		tool_say("trace: %s and another file there come from different runs", f->path);
+		fclose(f->stream);
+		free(f->path);
+		return -EINVAL;
+	}
+	(*all)[f->header.rank] = *f;
+	return 0;
+}
+
+int messages_open(const char *folder, struct messages_file **out, uint32_t *out_ranks)
+{
+	DIR *dir = opendir(folder);
+	char path[PATH_MAX];
+	struct dirent *e;
+	int ret = 0;
+
+	*out = NULL;
+	*out_ranks = 0;
+	while (dir && !ret && (e = readdir(dir))) {
+		struct messages_file f;
+
+		if (!is_ours(e->d_name))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+		ret = open_one(path, &f);
+		if (!ret)
+			ret = place(&f, out, out_ranks);
+	}
+	if (dir)
+		closedir(dir);
+	if (!ret && !*out)
+		ret = -ENOENT;
+	for (uint32_t r = 0; !ret && r < *out_ranks; r++)
+		if (!(*out)[r].stream) {
+			tool_say("trace: %s holds no messages of rank %u", folder, r);
+			ret = -EINVAL;
+		}
+	if (ret)
+		messages_close(*out, *out_ranks);
+	return ret;
+}
+
+void messages_close(struct messages_file *files, uint32_t ranks)
+{
+	for (uint32_t r = 0; r < ranks; r++)
+		if (files[r].stream) {
+			fclose(files[r].stream);
+			free(files[r].path);
+		}
+	free(files);
+}
+
+static size_t payload_bytes(const struct messages_record *r)
+{
+	if (r->type == MESSAGES_COMM)
+		return r->count * sizeof(int32_t);
+	return r->type == MESSAGES_COLL ? r->count * sizeof(struct messages_part) : 0;
+}
+
+int messages_read(struct messages_file *f, struct messages_record *out,
+		  struct messages_payload *payload)
+{
+	size_t bytes = fread(out, 1, sizeof *out, f->stream);
+
+	if (bytes != sizeof *out)
+		return 0; /* the rank was killed */
+	bytes = payload_bytes(out);
+	if (out->type == MESSAGES_NOTHING || out->type >= MESSAGES_TYPES ||
+	    out->collective >= MESSAGES_COLLECTIVE_COUNT || bytes > 1u << 30)
+		return -EINVAL;
+	if (bytes > payload->cap) {
+		free(payload->data);
+		payload->data = trace_alloc(bytes);
+		payload->cap = bytes;
+	}
+	return !bytes || fread(payload->data, bytes, 1, f->stream) == 1;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------- */
+
+#define FIRST_OWN_TAG (1u << 20) /* smaller tags of MPI_COMM_WORLD keep their number */
+
+struct name {
+	uint64_t key[2];
+	uint32_t number; /* 0: unused */
+};
+struct names {
+	struct name *all;
+	size_t count, cap;
+};
+/* A list of members. `made`: how many communicators of the present rank have it. */
+struct members {
+	int32_t *world;
+	uint32_t count, made, rank;
+};
+struct messages_names {
+	struct names tags, comms;
+	struct members *lists;
+	size_t lists_count, lists_cap;
+	uint32_t rank;           /* counts the ranks that are read */
+};
+
+struct messages_names *messages_names_create(void)
+{
+	return trace_alloc(sizeof(struct messages_names));
+}
+
+void messages_names_free(struct messages_names *n)
+{
+	for (size_t i = 0; i < n->lists_count; i++)
+		free(n->lists[i].world);
+	free(n->lists);
+	free(n->tags.all);
+	free(n->comms.all);
+	free(n);
+}
+
+static struct name *slot_of(struct names *n, uint64_t a, uint64_t b)
+{
+	uint64_t hash = (a * 0x9e3779b97f4a7c15u ^ b) * 0xff51afd7ed558ccdu;
+	size_t i = (size_t)(hash >> 32) & (n->cap - 1);
+
+	while (n->all[i].number && (n->all[i].key[0] != a || n->all[i].key[1] != b))
+		i = (i + 1) & (n->cap - 1);
+	return &n->all[i];
+}
+
+/* Returns: the number of a pair, from 1 in the order of first use. */
+static uint32_t number_of(struct names *n, uint64_t a, uint64_t b)
+{
+	struct name *slot;
+
+	if (4 * (n->count + 1) > 3 * n->cap) {
+		struct names old = *n;
+
+		n->cap = old.cap ? 2 * old.cap : 256;
+		n->all = trace_alloc(n->cap * sizeof *n->all);
+		for (size_t i = 0; i < old.cap; i++)
+			if (old.all[i].number)
+				*slot_of(n, old.all[i].key[0], old.all[i].key[1]) = old.all[i];
+		free(old.all);
+	}
+	slot = slot_of(n, a, b);
+	if (!slot->number)
+		*slot = (struct name){ { a, b }, (uint32_t)++n->count };
+	return slot->number;
+}
+
+static struct members *members_of(struct messages_names *n, const int32_t *world, uint32_t count)
+{
+	struct members *m;
+
+	for (size_t i = 0; i < n->lists_count; i++) {
+		m = &n->lists[i];
+		if (m->count == count && !memcmp(m->world, world, count * sizeof *world))
+			return m;
+	}
+	m = trace_add(&n->lists, &n->lists_count, &n->lists_cap, sizeof *n->lists);
+	m->world = trace_alloc(count * sizeof *world + 1);
+	memcpy(m->world, world, count * sizeof *world);
+	m->count = count;
+	return m;
+}
+
+/* Members create communicators of the same members in the same order. */
+uint32_t messages_name_comm(struct messages_names *n, const int32_t *world, uint32_t count,
+			    bool is_first)
+{
+	struct members *m = members_of(n, world, count);
+
+	n->rank += is_first;
+	if (m->rank != n->rank)
+		m->made = 0;
+	m->rank = n->rank;
+	return number_of(&n->comms, (uint64_t)(m - n->lists), m->made++);
+}
+
+uint32_t messages_name_tag(struct messages_names *n, uint32_t comm, uint32_t turn, uint32_t tag)
+{
+	if (comm == 1 && !turn && tag < FIRST_OWN_TAG)
+		return tag;
+	return FIRST_OWN_TAG + number_of(&n->tags, (uint64_t)comm << 32 | turn, tag);
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Records of a rank -> its operations, as text.
+ *
+ * Each thread is a chain on a CPU of its own. A blocking operation ends a link: the next operation
+ * requires its end. A nonblocking one is a side branch: the next operation requires only that it
+ * has begun, so messages of one tag keep their order. The computing after a wait requires what was
+ * waited for.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace_data.h"
+#include "trace_schedule.h"
+
+struct request {
+	struct request *next;
+	uint32_t id, thread;
+	uint64_t label;
+	struct messages_record posted; /* a receive that is not described yet; else type NOTHING */
+};
+
+struct thread {
+	uint64_t ended, begun;   /* labels; 0: none. begun: nonblocking, after `ended` */
+	uint64_t *waited;        /* labels that the next computing requires */
+	size_t waited_count, waited_cap;
+};
+
+enum { BUCKETS = 4096 };
+
+struct rank {
+	struct schedule_out *out;
+	uint32_t number, ranks;
+	struct thread *threads;
+	size_t threads_count, threads_cap;
+	struct schedule_comm *comms;
+	size_t comms_count, comms_cap;
+	struct request *requests[BUCKETS];
+	struct thread *now;      /* of the present record */
+	uint64_t traced_ns;
+	bool has_end;
+};
+
+uint64_t schedule_label(struct schedule_out *o)
+{
+	fprintf(o->file, "l%" PRIu64 ": ", ++o->labels);
+	return o->labels;
+}
+
+void schedule_requires(struct schedule_out *o, uint64_t op, uint64_t before)
+{
+	fprintf(o->file, "l%" PRIu64 " requires l%" PRIu64 "\n", op, before);
+}
+
+/* ---- the chain --------------------------------------------------------------------------- */
+
+/* Writes what an operation that comes next in its thread requires. */
+static void follow(void *ctx, uint64_t label)
+{
+	struct rank *k = ctx;
+
+	if (k->now->begun)
+		fprintf(k->out->file, "l%" PRIu64 " irequires l%" PRIu64 "\n", label,
+			k->now->begun);
+	else if (k->now->ended)
+		schedule_requires(k->out, label, k->now->ended);
+}
+
+static void end_line(struct rank *k)
+{
+	if (k->out->thread)
+		fprintf(k->out->file, " cpu %u", k->out->thread);
+	fputc('\n', k->out->file);
+}
+
+static void blocking(struct rank *k, uint64_t label)
+{
+	k->now->ended = label;
+	k->now->begun = 0;
+}
+
+static void compute(struct rank *k, uint64_t ns)
+{
+	struct thread *t = k->now;
+	uint64_t label;
+
+	if (!ns && !t->waited_count)
+		return;
+	label = schedule_label(k->out);
+	fprintf(k->out->file, "calc %" PRIu64, ns);
+	end_line(k);
+	follow(k, label);
+	for (size_t i = 0; i < t->waited_count; i++)
+		schedule_requires(k->out, label, t->waited[i]);
+	t->waited_count = 0;
+	blocking(k, label);
+}
+
+static void wait_for(struct rank *k, uint64_t label)
+{
+	struct thread *t = k->now;
+
+	*(uint64_t *)trace_add(&t->waited, &t->waited_count, &t->waited_cap, sizeof *t->waited) =
+		label;
+}
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static void put_transfer(struct rank *k, const struct messages_record *r, bool is_recv,
+			 uint64_t label)
+{
+	struct schedule_out *o = k->out;
+	uint32_t comm = k->comms[r->comm].name;
+
+	fprintf(o->file, "l%" PRIu64 ": %s %" PRIu64 "b %s %d tag %u", label,
+		is_recv ? "recv" : "send", r->bytes, is_recv ? "from" : "to", r->peer,
+		messages_name_tag(o->names, comm, 0, (uint32_t)r->tag));
+	end_line(k);
+	o->sums.messages += !is_recv;
+	o->sums.bytes += is_recv ? 0 : r->bytes;
+}
+
+static void put_blocking(struct rank *k, const struct messages_record *r)
+{
+	uint64_t label = ++k->out->labels;
+
+	put_transfer(k, r, r->type == MESSAGES_RECV, label);
+	follow(k, label);
+	blocking(k, label);
+}
+
+static struct request *request_add(struct rank *k, uint32_t id, uint64_t label)
+{
+	struct request *q = trace_alloc(sizeof *q), **bucket = &k->requests[id % BUCKETS];
+
+	q->id = id;
+	q->label = label;
+	q->thread = k->out->thread;
+	q->next = *bucket;
+	*bucket = q;
+	return q;
+}
+
+static void put_nonblocking(struct rank *k, const struct messages_record *r)
+{
+	uint64_t label = ++k->out->labels;
+	struct request *q = r->id ? request_add(k, r->id, label) : NULL;
+
+	if (r->type == MESSAGES_IRECV && q)
+		q->posted = *r; /* what comes is known when it is complete */
+	else
+		put_transfer(k, r, r->type == MESSAGES_IRECV, label);
+	follow(k, label);
+	k->now->begun = label;
+}
+
+/* Writes a receive on the CPU of the thread that has posted it. */
+static void put_received(struct rank *k, const struct request *q, const struct messages_record *r)
+{
+	uint32_t thread = k->out->thread;
+
+	k->out->thread = q->thread;
+	if (r && r->peer >= 0 && r->tag >= 0) {
+		put_transfer(k, r, true, q->label);
+	} else {
+		fprintf(k->out->file, "l%" PRIu64 ": calc 0", q->label);
+		end_line(k);
+	}
+	k->out->thread = thread;
+}
+
+static void put_done(struct rank *k, const struct messages_record *r)
+{
+	struct request **at = &k->requests[r->id % BUCKETS], *q;
+
+	while ((q = *at) && q->id != r->id)
+		at = &q->next;
+	if (!q)
+		return;
+	if (q->posted.type)
+		put_received(k, q, r->type == MESSAGES_DONE ? r : NULL);
+	wait_for(k, q->label);
+	*at = q->next;
+	free(q);
+}
+
+/* Receives that the program never waited for: what they were posted with, if that is enough. */
+static void end_requests(struct rank *k)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct request *q = k->requests[i], *next; q; q = next) {
+			next = q->next;
+			if (q->posted.type)
+				put_received(k, q, &q->posted);
+			free(q);
+		}
+}
+
+/* ---- communicators, collectives ---------------------------------------------------------- */
+
+static int add_comm(struct rank *k, const struct messages_record *r, const int32_t *world)
+{
+	struct schedule_comm *c;
+
+	if (r->id != k->comms_count || !r->count)
+		return -EINVAL;
+	for (uint32_t i = 0; i < r->count; i++)
+		if (world[i] >= (int32_t)k->ranks)
+			return -EINVAL;
+	c = trace_add(&k->comms, &k->comms_count, &k->comms_cap, sizeof *k->comms);
+	c->name = messages_name_comm(k->out->names, world, r->count, !r->id);
+	c->size = r->count;
+	c->world = trace_alloc(r->count * sizeof *world);
+	memcpy(c->world, world, r->count * sizeof *world);
+	while (c->rank + 1 < c->size && world[c->rank] != (int32_t)k->number)
+		c->rank++;
+	return 0;
+}
+
+static int put_collective(struct rank *k, const struct messages_record *r,
+			  const struct messages_part *parts)
+{
+	struct schedule_comm *c = &k->comms[r->comm];
+	uint64_t label;
+
+	for (uint32_t i = 0; i < c->size; i++)
+		if (c->world[i] < 0)
+			return -EINVAL;
+	for (uint32_t i = 0; i < r->count; i++)
+		if (parts[i].peer < 0 || parts[i].peer >= (int32_t)k->ranks)
+			return -EINVAL;
+	if (r->peer < 0 || (uint32_t)r->peer >= c->size)
+		return -EINVAL;
+	label = schedule_expand(k->out, c, r, parts, follow, k);
+	if (!label)
+		return -EIO; /* has been reported */
+	if (r->id)
+		request_add(k, r->id, label);
+	else
+		blocking(k, label);
+	return 0;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------- */
+
+static bool names_a_message(const struct messages_record *r)
+{
+	return r->type == MESSAGES_SEND || r->type == MESSAGES_ISEND || r->type == MESSAGES_RECV ||
+	       (r->type == MESSAGES_DONE && r->peer >= 0);
+}
+
+static int put_record(struct rank *k, const struct messages_record *r, const void *payload)
+{
+	while (k->threads_count <= r->thread)
+		trace_add(&k->threads, &k->threads_count, &k->threads_cap, sizeof *k->threads);
+	k->now = &k->threads[r->thread];
+	k->out->thread = r->thread;
+	if (r->type == MESSAGES_COMM)
+		return add_comm(k, r, payload);
+	if (r->comm >= k->comms_count || r->peer >= (int32_t)k->ranks ||
+	    (names_a_message(r) && (r->peer < 0 || r->tag < 0)))
+		return -EINVAL;
+	/* a wait gives its completions one after the other */
+	if (r->computed_ns || (r->type != MESSAGES_DONE && r->type != MESSAGES_CANCELLED))
+		compute(k, r->computed_ns);
+	switch (r->type) {
+	case MESSAGES_SEND:
+	case MESSAGES_RECV:
+		put_blocking(k, r);
+		break;
+	case MESSAGES_ISEND:
+	case MESSAGES_IRECV:
+		put_nonblocking(k, r);
+		break;
+	case MESSAGES_COLL:
+		return put_collective(k, r, payload);
+	case MESSAGES_DONE:
+	case MESSAGES_CANCELLED:
+		put_done(k, r);
+		break;
+	case MESSAGES_LOST:
+		k->out->sums.lost += r->bytes;
+		break;
+	case MESSAGES_END:
+		k->has_end = true;
+		k->traced_ns = r->bytes;
+		break;
+	}
+	return 0;
+}
+
+static void rank_free(struct rank *k)
+{
+	for (size_t i = 0; i < k->comms_count; i++)
+		free(k->comms[i].world);
+	for (size_t i = 0; i < k->threads_count; i++)
+		free(k->threads[i].waited);
+	free(k->comms);
+	free(k->threads);
+	free(k);
+}
+
+static int put_rank(struct schedule_out *o, struct messages_file *f)
+{
+	struct rank *k = trace_alloc(sizeof *k);
+	struct messages_payload payload = { NULL };
+	struct messages_record r;
+	int ret;
+
+	*k = (struct rank){ .out = o, .number = (uint32_t)f->header.rank,
+			    .ranks = (uint32_t)f->header.ranks };
+	o->labels = 0;
+	fprintf(o->file, "\nrank %u {\n", k->number);
+	while ((ret = messages_read(f, &r, &payload)) > 0)
+		if ((ret = put_record(k, &r, payload.data)))
+			break;
+	o->thread = 0;
+	end_requests(k);
+	if (!o->labels)
+		fputs("calc 0\n", o->file);
+	fputs("}\n", o->file);
+	if (k->has_end)
+		fprintf(o->file, "// rank %u: traced %" PRIu64 " ns\n", k->number, k->traced_ns);
+	else if (!ret)
+		tool_say("trace: rank %u did not reach MPI_Finalize: its last messages may be "
+			 "missing", k->number);
+	if (ret == -EINVAL)
+		tool_say("trace: %s is damaged", f->path);
+	free(payload.data);
+	rank_free(k);
+	return ret;
+}
+
+/* ---- the program ------------------------------------------------------------------------- */
+
+static int put_ranks(struct schedule_out *o, struct messages_file *files, uint32_t ranks)
+{
+	int ret = 0;
+
+	fprintf(o->file, "// made by sluice trace --goal\nnum_ranks %u\n", ranks);
+	for (uint32_t r = 0; r < ranks && !ret; r++)
+		ret = put_rank(o, &files[r]);
+	errno = 0;
+	if (!ret && (fflush(o->file) || ferror(o->file)))
+		ret = errno ? -errno : -EIO;
+	return ret;
+}
+
+int trace_schedule(const char *folder, const char *path, struct schedule_choices *choices)
+{
+	bool is_stdout = !strcmp(path, "-");
+	struct schedule_out o = { .choices = choices, .names = messages_names_create() };
+	struct messages_file *files = NULL;
+	uint32_t ranks = 0;
+	int ret = messages_open(folder, &files, &ranks);
+
+	if (ret == -ENOENT)
+		tool_say("trace: %s holds no messages: was the program run with --goal?", folder);
+	if (!ret && !(o.file = is_stdout ? stdout : fopen(path, "we"))) {
+		tool_say("trace: cannot write %s: %s", path, strerror(errno));
+		ret = -EINVAL;
+	} else if (!ret) {
+		ret = put_ranks(&o, files, ranks);
+		if (ret && ret != -EINVAL && ret != -EIO)
+			tool_say("trace: cannot write %s: %s", path, strerror(-ret));
+		if (!is_stdout && fclose(o.file) && !ret)
+			ret = -errno;
+		messages_close(files, ranks);
+	}
+	if (!ret)
+		tool_say("trace: %s: %u ranks, %" PRIu64 " messages, %" PRIu64 " bytes; %" PRIu64
+			 " calls of collectives: %" PRIu64 " messages, %" PRIu64 " bytes",
+			 path, ranks, o.sums.messages, o.sums.bytes, o.sums.collectives,
+			 o.sums.their_messages, o.sums.their_bytes);
+	if (!ret && o.sums.lost)
+		tool_say("trace: %" PRIu64 " messages or collectives between groups are missing",
+			 o.sums.lost);
+	messages_names_free(o.names);
+	goal_maker_free(&o.maker);
+	return ret ? TOOL_FAILED : TOOL_DONE;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trace_schedule: the messages that a run recorded (trace/messages.h) as a GOAL program.
+ *
+ *   trace_messages.c   message files -> records; which communicators of different ranks are one
+ *   trace_schedule.c   records -> text: order of each thread, requests, tags
+ *   trace_expand.c     collectives -> the operations of a generator or of a user's schedule
+ *
+ * Ranks are written one after the other, each in one pass over its file. Memory is needed for
+ * requests in flight, communicators and tags, not for messages.
+ */
+#ifndef SLUICE_TOOL_TRACE_SCHEDULE_H
+#define SLUICE_TOOL_TRACE_SCHEDULE_H
+
+#include "goal.h"
+#include "goal_pattern.h"
+#include "trace/messages.h"
+
+/* ---- trace_messages.c -------------------------------------------------------------------- */
+
+struct messages_file {
+	FILE *stream;
+	char *path;
+	struct messages_header header;
+};
+
+/* Opens the message files of a folder, one for each rank. Returns: 0; -ENOENT: there is none;
+ * -EINVAL after a message. */
+int messages_open(const char *folder, struct messages_file **out, uint32_t *out_ranks);
+void messages_close(struct messages_file *files, uint32_t ranks);
+
+/* Reads a record; the payload stays valid until the next call. Returns: 1; 0 at the end; -EINVAL:
+ * the file is damaged. */
+struct messages_payload { void *data; size_t cap; };
+int messages_read(struct messages_file *f, struct messages_record *out,
+		  struct messages_payload *payload);
+
+/* Numbers that all ranks share: of communicators, and of tags by their communicator. */
+struct messages_names;
+struct messages_names *messages_names_create(void);
+void messages_names_free(struct messages_names *n);
+/* Names the next communicator of the rank with these members. is_first: the rank's first one. */
+uint32_t messages_name_comm(struct messages_names *n, const int32_t *world, uint32_t count,
+			    bool is_first);
+/* turn: 0 for messages, else 1 + the number of the collective. */
+uint32_t messages_name_tag(struct messages_names *n, uint32_t comm, uint32_t turn, uint32_t tag);
+
+/* ---- trace_expand.c ---------------------------------------------------------------------- */
+
+/* Schedules of collectives that the user chose: "allreduce=ring-allreduce", "bcast=my.goal". */
+struct schedule_choice {
+	const struct gen_pattern *pattern; /* NULL: the program, or the usual pattern */
+	struct goal_input program;
+	bool has_program;
+};
+struct schedule_choices {
+	struct schedule_choice of[MESSAGES_COLLECTIVE_COUNT];
+};
+/* Returns: TOOL_DONE; or an exit code after a message. */
+int schedule_choose(struct schedule_choices *c, const char *text);
+void schedule_choices_free(struct schedule_choices *c);
+
+struct schedule_comm {
+	uint32_t name, rank, size; /* name: of messages_name_comm() */
+	uint64_t turns;            /* collectives so far */
+	int32_t *world;
+};
+
+/* ---- trace_schedule.c -------------------------------------------------------------------- */
+
+struct schedule_out {
+	FILE *file;
+	struct messages_names *names;
+	struct schedule_choices *choices;
+	struct goal_maker maker;
+	uint64_t labels;           /* of this rank */
+	uint32_t thread;
+	struct { uint64_t messages, bytes, collectives, their_messages, their_bytes, lost; } sums;
+};
+
+/* Writes the program of a folder's messages; path: - is standard output. Returns: an exit code. */
+int trace_schedule(const char *folder, const char *path, struct schedule_choices *choices);
+
+/* Writes "l7: " and counts the label. Returns: the label. */
+uint64_t schedule_label(struct schedule_out *o);
+void schedule_requires(struct schedule_out *o, uint64_t op, uint64_t before);
+/* Writes the operations of a collective. before(): writes what the operations that come first
+ * require. Returns: the label of an operation that ends when the collective does; 0 after a
+ * message. */
+uint64_t schedule_expand(struct schedule_out *o, struct schedule_comm *comm,
+			 const struct messages_record *r, const struct messages_part *parts,
+			 void (*before)(void *ctx, uint64_t label), void *ctx);
+
+#endif
