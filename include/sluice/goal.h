@@ -174,20 +174,24 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * only some ranks start need a channel of their own. With SLUICE_GOAL_STREAM starts are not told
  * apart: messages match in the order in which operations start.
  *
- * Who moves a schedule. Calls of this library do; there is no thread behind them.
+ * Who moves a schedule. Calls of this library do, on any rank; there is no thread behind them.
  *
- *   sluice_goal_start    executes operations of this rank that require nothing, and what follows
- *                        from them at once
- *   sluice_goal_test,    execute operations of this rank that have become ready, of all its
- *   sluice_goal_wait     schedules; else take part in a copy or computation that another rank has
- *                        begun; else execute operations of another rank that is in no call (a wait:
- *                        from time to time, and before it sleeps)
+ *   sluice_goal_start    executes operations of this rank that require nothing. Then, unless a rank
+ *                        of the group waits, it executes all that is ready of every rank and what
+ *                        follows from it, for about 100 us at most
+ *   sluice_goal_test     the same, and takes part in a copy or computation that another rank has
+ *                        begun
+ *   sluice_goal_wait,    execute operations of this rank as they become ready, of all its
+ *   sluice_goal_execute  schedules; take part in copies and computations; one waiting rank of the
+ *                        group also drives all ranks that are in no call. Once a run has ended,
+ *                        they leave nothing behind that is ready, as sluice_goal_start does
  *
- * A wait that finds nothing to do sleeps, until a message for its rank or for a millisecond, and
- * moves nothing meanwhile. So while a rank computes, its schedule advances by at most what its
- * peers do for it between two sleeps, and not at all while all ranks compute: a schedule of
- * dependent operations then overlaps with the computation little or not at all. A program that
- * wants overlap calls sluice_goal_test() between parts of its computation.
+ * So while one rank waits, the schedules of the ranks that compute advance as if these waited, too.
+ * While all ranks compute, the last of them that starts executes the schedules of all, inside its
+ * sluice_goal_start. What takes longer than 100 us then, and what follows a calc, goes on with the
+ * next call of any rank; a program that wants more overlap there calls sluice_goal_test() between
+ * parts of its computation. A wait that finds nothing to do sleeps, until a message for its rank or
+ * for a millisecond. Nobody is woken for the schedule of a rank that computes.
  *
  * Every rank can read and write memory of sluice_goal_alloc(). Other memory of the program is
  * copied by system call, by the rank that sends or receives it.

@@ -69,8 +69,13 @@ def test_collectives_become_schedules(mpi, tmp_path):
     _, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'collectives')
     assert written[1:4] == [0, 0, RANKS * 26]
     assert check(file) == (written[4], written[5])
-    ran = sluice('goal', 'run', file, '--verify', '--timeout', '20000')
+    ran = sluice('goal', 'run', file, '--verify', '--replay', '--timeout', '20000')
     assert ran.returncode == 0, ran.stderr
+    told = re.findall(r'^  traced \d+\.\d+ us: the replay takes \d+\.\d+ of it$', ran.stdout, re.M)
+    assert len(told) == RANKS
+    file.write_text(re.sub('traced', 'took', file.read_text()))
+    ran = sluice('goal', 'run', file, '--replay')
+    assert ran.returncode == 1 and 'sluice trace --goal' in ran.stderr
 
 
 def test_a_collective_is_replaced(tmp_path):

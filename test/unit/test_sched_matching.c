@@ -302,6 +302,68 @@ static void helped(struct ranks *r)
 
 UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options, helped, NULL); }
 
+enum { CHAIN = 40, CHAIN_RANKS = 3 };
+
+/* A ring of CHAIN stages, each of which sends what came in the one before. */
+static struct sched_inst *open_chain(struct sched_group *g, char *buf, uint64_t bytes)
+{
+	uint32_t rank = (uint32_t)sched_rank(g), size = (uint32_t)sched_size(g);
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < CHAIN; i++) {
+		goal_send(&plan.build, (rank + 1) % size, i, 0, GOAL_USER, i * bytes, bytes);
+		goal_recv(&plan.build, (rank + size - 1) % size, i, GOAL_USER, (i + 1) * bytes,
+			  bytes);
+		if (i)
+			goal_requires(&plan.build, 2 * i, 2 * i - 1);
+	}
+	return open_plan(g, buf, (CHAIN + 1) * bytes, 0, 0);
+}
+
+/* All ranks start and then make no call: the last start executes what is ready of every rank. */
+static void chain(struct ranks *r)
+{
+	uint64_t bytes = *(const uint64_t *)r->arg;
+	struct sched_group *g = case_group(r);
+	char *buf = sched_alloc(g, (CHAIN + 1) * bytes);
+	uint64_t began, elapsed;
+	struct sched_inst *s;
+
+	CHECK(buf);
+	sched_keep_times(g, true);
+	s = open_chain(g, buf, bytes);
+	for (uint64_t round = 0; round < 20; round++) {
+		case_fill(buf, bytes, round * CHAIN_RANKS + (uint64_t)r->rank);
+		ranks_barrier(r);
+		began = os_now_ns();
+		CHECK_EQ(sched_run(s), 0);
+		usleep(2000);
+		ranks_barrier(r);
+		elapsed = os_now_ns() - began;
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		if (sched_times(s)[2 * CHAIN - 1].end_ns < elapsed)
+			atomic_fetch_add(&r->words[0], 1);
+		CHECK_EQ(case_wrong(buf + CHAIN * bytes, bytes,
+				    round * CHAIN_RANKS +
+					    (uint64_t)(r->rank + CHAIN_RANKS * CHAIN - CHAIN) %
+						    CHAIN_RANKS),
+			 -1);
+		ranks_barrier(r);
+	}
+	ranks_barrier(r);
+	/* not each time: a start that loses its CPU gives up */
+	CHECK(bytes > 1000 || atomic_load(&r->words[0]));
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_chain_of_messages_is_executed_while_every_rank_computes)
+{
+	uint64_t bytes[] = { 8, 1000, 8192 };
+
+	for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+		ranks_run(CHAIN_RANKS, no_options, chain, &bytes[i]);
+}
+
 /* ---- groups by name ---------------------------------------------------------------------- */
 
 struct joiner { int rank, size, expect; const char *name; };

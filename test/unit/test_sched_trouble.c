@@ -156,6 +156,55 @@ UNIT_TEST(ranks_killed_at_random_moments_hang_nobody)
 	}
 }
 
+/* Rank 2 is killed while it drives all ranks. A wait of rank 0 notices; then rank 1 executes what
+ * its message makes ready on rank 0. */
+static void watcher_dies(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	uint64_t began = os_now_ns(), elapsed;
+	struct sched_inst *s;
+	char *buf;
+
+	sched_keep_times(g, true);
+	buf = sched_alloc(g, 8);
+	CHECK(buf);
+	s = one_op(g, r->rank == 1 ? GOAL_SEND : GOAL_RECV, !r->rank, 7, buf, 8,
+		   r->rank == 2 ? 9 : 0);
+	if (r->rank != 1)
+		CHECK_EQ(sched_run(s), 0);
+	ranks_barrier(r);
+	if (r->rank == 2)
+		sched_wait(s, UINT64_MAX);
+	if (!r->rank) {
+		usleep(20000);
+		kill(r->pids[2], SIGKILL);
+		CHECK_EQ(sched_wait(s, 300000000), -ETIMEDOUT);
+		atomic_store(&r->words[0], 1);
+	}
+	while (!atomic_load(&r->words[r->rank ? 0 : 1]))
+		usleep(1000);
+	if (r->rank) {
+		CHECK_EQ(sched_execute(s, UINT64_MAX), 0);
+		atomic_store(&r->words[1], 1);
+	} else {
+		elapsed = os_now_ns() - began;
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		CHECK(sched_times(s)[0].end_ns < elapsed);
+	}
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(the_death_of_the_rank_that_drives_the_others_loses_nothing)
+{
+	static char *const options[] = { "SLUICE_LOG=none", "SLUICE_NODE_SPIN=1000000", NULL };
+	int status[3];
+
+	ranks_run_any(3, options, watcher_dies, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[1], 0);
+	CHECK_EQ(status[2], 128 + SIGKILL);
+}
+
 /* ---- sizes and messages that do not come ------------------------------------------------- */
 
 static void sizes_differ(struct ranks *r)

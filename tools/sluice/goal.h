@@ -8,7 +8,7 @@
  *   goal_print.c   print and compile: between the two forms
  *   goal_gen.c     collectives by pattern; goal_pattern.c: their options
  *   goal_sim.c     the simulator; its parts: goal_sim.h
- *   goal_run.c     as processes; goal_reference.c: what they must leave in memory
+ *   goal_run.c     as processes; goal_reference.c: what they must leave in memory; goal_replay.c
  *   goal_draw.c    pictures; goal_layout.c: what stands where; goal_svg.c, goal_dot.c
  *
  * A verb of yours: its file, its line in goal.c, its main below.
@@ -29,6 +29,10 @@ int goal_gen_main(int argc, char **argv);
 int goal_sim_main(int argc, char **argv);
 int goal_draw_main(int argc, char **argv);
 int goal_run_main(int argc, char **argv);
+
+/* goal_replay.c. Returns: ns of each traced rank; NULL after a message. Owner: the caller. */
+uint64_t *goal_replay_read(const char *path, uint32_t ranks);
+void goal_replay_print(uint64_t traced_ns, uint64_t run_ns, bool json);
 
 /* ---- command lines ----------------------------------------------------------------------- */
 

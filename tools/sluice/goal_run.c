@@ -29,8 +29,8 @@
 #define JOIN_NS (30ull * 1000000000)
 
 static const char help[] =
-	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--timeout MS]\n"
-	"                       [--profile PREFIX] [--json]\n"
+	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--replay]\n"
+	"                       [--timeout MS] [--profile PREFIX] [--json]\n"
 	"\n"
 	"Runs a text or a compiled program, with all its ranks as processes of this\n"
 	"machine. Under mpiexec each process is one rank. The command allocates the\n"
@@ -40,10 +40,10 @@ static const char help[] =
 	"  --verify          compare the results with a sequential execution\n"
 	"  --times K         run it K times\n"
 	"  --ops             print when each operation of the last run began and ended\n"
+	"  --replay          compare with the times of the run that was traced\n"
 	"  --timeout MS      end a run without progress for MS milliseconds, and print the\n"
 	"                    operations that it waits for\n"
-	"  --profile PREFIX  write the times of all operations to PREFIX.RANK.PID.json, for\n"
-	"                    Perfetto\n"
+	"  --profile PREFIX  write the times of all operations to PREFIX.RANK.PID.json\n"
 	"  --json            print JSON\n"
 	"\n"
 	"Examples:\n"
@@ -56,7 +56,7 @@ static const char help[] =
 struct options {
 	const char *file, *profile;
 	uint32_t ranks, times, timeout_ms;
-	bool verify, ops, json;
+	bool verify, ops, json, replay;
 };
 
 /* One rank's results, in shared memory. */
@@ -72,6 +72,7 @@ struct result {
 struct job {
 	struct options o;
 	const struct goal_program *program;
+	uint64_t *traced;             /* ns of each traced rank; NULL: no --replay */
 	struct goal_reference reference;
 	struct result *results;       /* by rank */
 	struct sched_times **times;   /* by rank, of the last run; NULL: not asked for */
@@ -229,6 +230,8 @@ static void print_rank(const struct job *j, uint32_t rank)
 		       : r->error   ? strerror(-r->error)
 				    : "",
 		       least, mean);
+		if (j->traced)
+			goal_replay_print(j->traced[rank], r->least_ns, true);
 		if (j->times) {
 			printf(", \"ops\": [");
 			print_ops(j, rank);
@@ -245,6 +248,8 @@ static void print_rank(const struct job *j, uint32_t rank)
 				     : "");
 	else
 		printf("rank %u: no run has ended\n", rank);
+	if (r->runs_done && j->traced)
+		goal_replay_print(j->traced[rank], r->least_ns, false);
 	if (j->times && !r->error)
 		print_ops(j, rank);
 }
@@ -457,7 +462,7 @@ static int parse(struct options *o, char **argv)
 {
 	static const char *const names[] = { "--help", "-h",     "-n=",        "--ranks=",
 					     "--verify", "--times=", "--ops",      "--json",
-					     "--timeout=", "--profile=", NULL };
+					     "--timeout=", "--profile=", "--replay", NULL };
 	const char *value;
 	int at = 1, arg, ret = -1;
 
@@ -485,6 +490,7 @@ static int parse(struct options *o, char **argv)
 		o->verify |= arg == 4;
 		o->ops |= arg == 6;
 		o->json |= arg == 7;
+		o->replay |= arg == 10;
 	}
 	if (ret < 0 && !o->file) {
 		tool_say("goal run: no FILE; see: sluice goal run --help");
@@ -506,8 +512,7 @@ static bool has_one_sided(const struct goal_program *p)
 				continue;
 			text_print_op(b, i, what, sizeof what);
 			tool_say("goal run: rank %u: '%s' is one-sided and cannot be run here; "
-				 "see: sluice goal sim",
-				 rank, what);
+				 "see: sluice goal sim", rank, what);
 			return true;
 		}
 	}
@@ -526,8 +531,7 @@ static int prepare(struct job *j)
 	}
 	if (n > RANKS_MAX) {
 		tool_say("goal run: %u ranks are too many to run on one machine; see: sluice goal "
-			 "sim",
-			 n);
+			 "sim", n);
 		return TOOL_FAILED;
 	}
 	if (has_one_sided(j->program))
@@ -580,6 +584,8 @@ int goal_run_main(int argc, char **argv)
 		return ret;
 	j.program = in.program;
 	ret = prepare(&j);
+	if (!ret && j.o.replay && !(j.traced = goal_replay_read(j.o.file, j.program->ranks)))
+		ret = TOOL_FAILED;
 	rank = base_job_rank();
 	if (!ret && rank >= 0)
 		ret = run_as_rank(&j, (uint32_t)rank);
@@ -587,6 +593,7 @@ int goal_run_main(int argc, char **argv)
 		ret = (tool_say("goal run: no memory"), TOOL_FAILED);
 	else if (!ret)
 		ret = run_forked(&j);
+	free(j.traced);
 	goal_reference_free(&j.reference);
 	goal_input_close(&in);
 	return ret;

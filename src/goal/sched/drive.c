@@ -6,6 +6,7 @@
 
 #include "goal/sched/private.h"
 
+#define DRIVE_ALL_NS 100000u /* how long a call that does not wait drives other ranks, at most */
 #define READY_BATCH 4096u /* operations started in a row before the rings are polled again */
 
 /* ---- claim ------------------------------------------------------------------------------- */
@@ -227,13 +228,14 @@ static bool start_ready(struct sched_driver *d)
 
 static void link_run(struct sched_driver *d, struct sched_inst *s)
 {
-	struct sched_inst *first = d->st->runs ? inst_at(d, d->st->runs - 1) : NULL;
+	uint32_t head = atomic_load_explicit(&d->st->runs, memory_order_relaxed);
+	struct sched_inst *first = head ? inst_at(d, head - 1) : NULL;
 
 	s->body->prev_run = 0;
-	s->body->next_run = d->st->runs;
+	s->body->next_run = head;
 	if (first)
 		first->body->prev_run = s->slot + 1;
-	d->st->runs = s->slot + 1;
+	atomic_store_explicit(&d->st->runs, s->slot + 1, memory_order_relaxed);
 }
 
 static void unlink_run(struct sched_driver *d, struct sched_inst *s)
@@ -244,7 +246,7 @@ static void unlink_run(struct sched_driver *d, struct sched_inst *s)
 	if (prev)
 		prev->body->next_run = s->body->next_run;
 	else
-		d->st->runs = s->body->next_run;
+		atomic_store_explicit(&d->st->runs, s->body->next_run, memory_order_relaxed);
 	if (next)
 		next->body->prev_run = s->body->prev_run;
 }
@@ -431,21 +433,155 @@ static bool can_drive(struct sched_driver *d)
 	return d->insts && !d->refused;
 }
 
+/* Would state_step() change the state? */
+static bool has_work(struct sched_driver *d)
+{
+	const struct sched_state *st = d->st;
+
+	return atomic_load_explicit(&st->starts, memory_order_relaxed) ||
+	       atomic_load_explicit(&st->ended, memory_order_relaxed) || st->open_jobs ||
+	       st->timers.head || st->backlogged || st->ready.head || st->wake_due ||
+	       atomic_load_explicit(d->g->trouble, memory_order_relaxed) !=
+		       atomic_load_explicit(&st->trouble_handled, memory_order_relaxed) ||
+	       ring_has_message(d);
+}
+
+/* A step for another rank. A process that dies before it changes anything leaves the state whole:
+ * break_states() tells by `changing`. The kernel ends a process between two instructions, so only
+ * the compiler must keep the order of the stores. */
+static bool step_for_peer(struct sched_driver *d)
+{
+	bool progress;
+
+	if (!has_work(d))
+		return false;
+	atomic_store_explicit(&d->st->changing, 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	progress = state_step(d);
+	state_wake_peers(d);
+	atomic_store_explicit(&d->st->changing, 0, memory_order_release);
+	return progress;
+}
+
+/* One step under the claim that the caller took, which this releases. Returns: false when this
+ * process cannot drive the rank. */
+static bool drive_claimed(struct sched_driver *d, bool *progress)
+{
+	bool can = can_drive(d);
+
+	if (can) {
+		if (base_unlikely(atomic_load_explicit(&d->st->again, memory_order_relaxed)))
+			atomic_exchange_explicit(&d->st->again, 0, memory_order_seq_cst);
+		if (d->own) {
+			*progress |= state_step(d);
+			state_wake_peers(d);
+		} else {
+			*progress |= step_for_peer(d);
+		}
+	}
+	state_release(d);
+	return can;
+}
+
 bool state_drive(struct sched_driver *d)
 {
 	bool progress = false;
 
 	do {
-		if (!state_try_claim(d))
+		if (!state_try_claim(d) || !drive_claimed(d, &progress))
 			return progress;
-		if (!can_drive(d)) {
-			state_release(d);
-			return progress;
-		}
-		progress |= state_step(d);
-		state_wake_peers(d);
-		state_release(d);
 		/* the owner may have pushed a run while this process held the claim */
 	} while (base_unlikely(atomic_load_explicit(&d->st->starts, memory_order_relaxed)));
 	return progress;
+}
+
+/* ---- driving all ranks ------------------------------------------------------------------- */
+
+static bool has_runs(const struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->st->runs, memory_order_relaxed);
+}
+
+static bool is_claimed(const struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->st->claim, memory_order_relaxed);
+}
+
+bool state_drive_others(struct sched_group *g)
+{
+	bool progress = false;
+
+	for (int k = 1; k < g->size; k++) {
+		struct sched_driver *d = &g->drivers[(g->rank + k) % g->size];
+
+		if (has_runs(d) && !is_claimed(d))
+			progress |= state_drive(d);
+	}
+	return progress;
+}
+
+/* Asks whoever holds the claim to drive the state again after its release. Returns: true when the
+ * claim is free: that process may not have seen the request. */
+static bool ask_holder(struct sched_driver *d)
+{
+	atomic_exchange_explicit(&d->st->again, 1, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst); /* partners: drive_or_ask, state_drive_all */
+	return !atomic_load_explicit(&d->st->claim, memory_order_relaxed) &&
+	       !atomic_load_explicit(&d->st->broken, memory_order_relaxed);
+}
+
+static bool drive_or_ask(struct sched_driver *d)
+{
+	bool progress = false;
+
+	if (!has_runs(d))
+		return false;
+	do {
+		while (!state_try_claim(d))
+			if (!ask_holder(d))
+				return progress;
+		if (!drive_claimed(d, &progress))
+			return progress;
+		progress |= job_work(d->g, d->rank);
+		atomic_thread_fence(memory_order_seq_cst); /* partner: ask_holder */
+	} while (atomic_load_explicit(&d->st->again, memory_order_relaxed));
+	return progress;
+}
+
+void state_drive_all(struct sched_group *g)
+{
+	uint64_t give_up_ns = 0;
+	bool progress = true;
+
+	if (!atomic_load_explicit(g->detached, memory_order_relaxed))
+		return;
+	atomic_thread_fence(memory_order_seq_cst); /* partners: state_unwatch, ask_holder */
+	while (progress && !atomic_load_explicit(g->watcher, memory_order_relaxed)) {
+		progress = false;
+		for (int k = 0; k < g->size; k++)
+			progress |=
+				drive_or_ask(&g->drivers[(g->rank + g->size - k) % g->size]);
+		if (!progress)
+			break;
+		if (!give_up_ns)
+			give_up_ns = os_now_ns() + DRIVE_ALL_NS;
+		else if (os_now_ns() > give_up_ns)
+			break;
+	}
+}
+
+bool state_watch(struct sched_group *g)
+{
+	uint32_t none = 0;
+
+	return atomic_load_explicit(g->detached, memory_order_relaxed) &&
+	       !atomic_load_explicit(g->watcher, memory_order_relaxed) &&
+	       atomic_compare_exchange_strong_explicit(g->watcher, &none, 1 + (uint32_t)g->rank,
+						       memory_order_relaxed, memory_order_relaxed);
+}
+
+void state_unwatch(struct sched_group *g)
+{
+	atomic_store_explicit(g->watcher, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* partner: state_drive_all */
 }

@@ -119,6 +119,8 @@ static int group_connect(struct sched_group *g)
 		set_driver(g, r);
 	}
 	g->trouble = &g->drivers[0].st->trouble;
+	g->watcher = &g->drivers[0].st->watcher;
+	g->detached = &g->drivers[0].st->detached;
 	g->use_vm = base_opt.region_kind != BASE_REGION_STAGED;
 	g->keep_times = base_opt.goal_profile[0];
 	g->pool = pool_create();

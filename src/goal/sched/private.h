@@ -188,7 +188,11 @@ struct sched_abort { uint64_t ctx; int32_t error, rank, at; uint32_t op; };
 
 struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t claim; /* 0, or 1 + rank of the driver */
+	/* runs that have begun: slot + 1 of the first; written by the driver; in the line of the
+	 * claim, as who looks for work reads both */
+	_Atomic uint32_t runs;
 	_Atomic uint32_t broken;   /* 1 + rank of the process that died while it drove */
+	_Atomic uint32_t changing; /* another rank's process changes the state under its claim */
 	_Atomic uint32_t dead;     /* the rank's process has died */
 	_Atomic uint32_t departed; /* the rank has left the group */
 	BASE_ALIGNED_LINE _Atomic sched_opref
@@ -201,10 +205,17 @@ struct sched_state {
 	struct sched_abort aborts[SCHED_ABORTS];
 	/* in rank 0's state only: incremented at each death and each failed run */
 	BASE_ALIGNED_LINE _Atomic uint32_t trouble;
+	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute while their
+	 * runs are under way */
+	_Atomic uint32_t detached;
+	/* in rank 0's state only: 1 + rank of a waiting process that drives all ranks; 0: none */
+	BASE_ALIGNED_LINE _Atomic uint32_t watcher;
+	/* set by a process that found the claim taken: the holder looks again after its release */
+	_Atomic uint32_t again;
 	/* from here on only the driver reads and writes */
 	BASE_ALIGNED_LINE uint64_t posts;
 	uint64_t open_jobs;
-	uint32_t runs, backlogged; /* runs: slot + 1 of the first; sends in backlogs */
+	uint32_t backlogged; /* sends in backlogs */
 	uint32_t wake_due;         /* wake_due of some peer is set */
 	struct sched_list ready, waits_job, timers, posted_any, unexpected;
 	uint64_t cpu_free_ns[SCHED_TIMERS];
@@ -296,7 +307,7 @@ struct sched_group {
 	int rank, size;
 	struct sched_mapping *mappings; /* by rank */
 	struct sched_driver *drivers;   /* by rank */
-	_Atomic uint32_t *trouble;
+	_Atomic uint32_t *trouble, *watcher, *detached; /* of rank 0's state */
 	bool use_vm;                    /* process_vm_readv() and process_vm_writev() may be used */
 	uint64_t area_off;              /* of rank 0's area in its arena */
 	uint64_t area_bytes;
@@ -426,6 +437,8 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst);
 /* Only when the ring has room. Afterwards the send has ended or is OP_SENT. */
 void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 bool ring_poll(struct sched_driver *d);
+/* Has a message come that ring_poll() would deliver? Context: under the claim. */
+bool ring_has_message(struct sched_driver *d);
 /* Gives a message back to its sender after its bytes were copied. */
 void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 
@@ -442,6 +455,18 @@ bool state_end_sends(struct sched_driver *d);
 void state_start_run(struct sched_driver *d, struct sched_inst *s);
 /* Claims the state and calls state_step(). Returns: true when something was done. */
 bool state_drive(struct sched_driver *d);
+/* Drives every other rank that has runs. Returns: true when something was done. */
+bool state_drive_others(struct sched_group *g);
+/*
+ * Called by a thread that goes back to its program: executes what is ready of any rank and what
+ * follows from it, unless a waiting process does. `again` of a state hands that duty to a process
+ * that holds the state's claim.
+ */
+void state_drive_all(struct sched_group *g);
+/* Makes this process the watcher unless another one is. Returns: true when it became the watcher;
+ * the caller calls state_unwatch() before it sleeps or returns. */
+bool state_watch(struct sched_group *g);
+void state_unwatch(struct sched_group *g);
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Completes a receive with its message, at once or by a job. */

@@ -302,9 +302,18 @@ static void deliver(struct sched_driver *d, int src, const struct sched_slot *sl
 		match_add_unexpected(d, m, ref);
 }
 
+bool ring_has_message(struct sched_driver *d)
+{
+	for (int src = 0; src < d->g->size; src++)
+		if (peek(d, src))
+			return true;
+	return false;
+}
+
 bool ring_poll(struct sched_driver *d)
 {
-	bool progress = false, has_runs = d->st->runs;
+	bool progress = false;
+	bool has_runs = atomic_load_explicit(&d->st->runs, memory_order_relaxed);
 
 	for (int src = 0; src < d->g->size; src++) {
 		struct sched_peer *p = &d->peers[src];
@@ -318,7 +327,7 @@ bool ring_poll(struct sched_driver *d)
 			progress = true;
 			/* The next message may be the reply to what this rank is about to start.
 			 * Polling for it now would take its cache line away from the writer. */
-			if (has_runs && !d->st->runs)
+			if (has_runs && !atomic_load_explicit(&d->st->runs, memory_order_relaxed))
 				return true;
 		}
 	}

@@ -9,6 +9,7 @@
 #define FAST_POLLS      200u  /* the first of these, without a pause */
 #define TESTS_PER_CHECK 4096u /* calls of sched_test() between two checks for dead peers */
 #define HELP_EVERY      64u   /* polls without progress between two attempts to drive other ranks */
+#define WATCH_POLLS     16u   /* polls without progress before this process drives other ranks */
 
 static uint32_t phase_of(const struct sched_inst *s)
 {
@@ -72,8 +73,11 @@ int sched_run(struct sched_inst *s)
 
 	if (ret)
 		return ret;
+	if (!atomic_load_explicit(s->group->detached, memory_order_relaxed))
+		atomic_store_explicit(s->group->detached, 1, memory_order_relaxed);
 	push_start(d, s);
 	state_drive(d);
+	state_drive_all(s->group);
 	return 0;
 }
 
@@ -135,8 +139,8 @@ static bool make_progress(struct sched_group *g, bool others)
 	progress |= job_work(g, g->rank);
 	for (int k = 1; !progress && k < g->size; k++)
 		progress = job_work(g, (g->rank + k) % g->size);
-	for (int k = 1; !progress && others && k < g->size; k++)
-		progress = state_drive(&g->drivers[(g->rank + k) % g->size]);
+	if (others)
+		progress |= state_drive_others(g);
 	return progress;
 }
 
@@ -147,6 +151,7 @@ int sched_test(struct sched_inst *s)
 
 	if (phase == RUN_GOING) {
 		make_progress(g, false);
+		state_drive_all(g);
 		tests = atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed);
 		if (tests % TESTS_PER_CHECK == TESTS_PER_CHECK - 1)
 			trouble_check_peers(g);
@@ -166,9 +171,31 @@ static bool peer_has_jobs(const struct sched_group *g, uint32_t n)
 	return atomic_load_explicit(&g->drivers[other].st->jobs, memory_order_relaxed);
 }
 
+/* The part of a waiting process in driving other ranks. */
+struct duty {
+	bool watches; /* this process is the watcher */
+	bool useful;  /* another rank had something to do: look at once after each step */
+	bool sleeps;  /* this process is about to sleep and must not become the watcher */
+};
+
+/* Drives other ranks when that is this process's duty. Returns: true when something was done. */
+static bool attend(struct sched_group *g, struct duty *duty)
+{
+	duty->watches = duty->watches || (!duty->sleeps && state_watch(g));
+	duty->useful = duty->watches && state_drive_others(g);
+	return duty->useful;
+}
+
+static void end_duty(struct sched_group *g, struct duty *duty)
+{
+	if (duty->watches)
+		state_unwatch(g);
+	duty->watches = duty->useful = false;
+}
+
 /* Polls the own state under the claim that the caller took, and releases it. Returns: true when
  * something was done. */
-static bool poll_claimed(struct sched_inst *s, struct sched_driver *d)
+static bool poll_claimed(struct sched_inst *s, struct sched_driver *d, struct duty *duty)
 {
 	uint32_t polls = node_is_oversubscribed(d->g->node) ? 1 : HOLD_POLLS;
 	bool progress = false;
@@ -180,7 +207,9 @@ static bool poll_claimed(struct sched_inst *s, struct sched_driver *d)
 		}
 		if (phase_of(s) != RUN_GOING || d->st->open_jobs)
 			break;
-		if (n < FAST_POLLS)
+		if (duty->useful || n % WATCH_POLLS == WATCH_POLLS - 1)
+			progress |= attend(d->g, duty);
+		if (n < FAST_POLLS && !duty->useful)
 			continue;
 		/* the owner and a peer copy together */
 		if (peer_has_jobs(d->g, n))
@@ -234,7 +263,7 @@ static void check_progress(struct sched_inst *s, uint64_t now)
 	}
 }
 
-int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
+static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *duty)
 {
 	struct sched_group *g = s->group;
 	struct sched_driver *d = &g->drivers[s->rank];
@@ -246,18 +275,20 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 
 	while (!ret && phase_of(s) == RUN_GOING) {
 		/* not while this process executes others' jobs */
-		bool progress = !works && state_try_claim(d) && poll_claimed(s, d);
+		bool progress = !works && state_try_claim(d) && poll_claimed(s, d, duty);
 
 		if (phase_of(s) != RUN_GOING)
 			break;
-		works = make_progress(g, ++idle % HELP_EVERY == 0 || w.armed);
+		works = make_progress(g, ++idle % HELP_EVERY == 0 || w.armed || duty->watches);
 		progress |= works;
 		if (progress) {
 			node_wait_progress(g->node, &w);
-			continue;
-		}
-		if (node_wait(g->node, &w))
+		} else if (node_wait(g->node, &w)) {
 			trouble_check_peers(g);
+		}
+		duty->sleeps = w.armed; /* after the next step */
+		if (w.armed)
+			end_duty(g, duty);
 		if (idle % HELP_EVERY)
 			continue;
 		now = os_now_ns();
@@ -268,10 +299,26 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 			ret = -ETIMEDOUT;
 	}
 	node_wait_end(g->node, &w);
-	if (ret)
-		return ret;
-	ret = result_of(s, phase_of(s));
+	return ret;
+}
+
+/* Ends a wait: others execute what this process leaves behind. */
+static int finish_wait(struct sched_inst *s, int ret, struct duty *duty)
+{
+	struct sched_group *g = s->group;
+
+	end_duty(g, duty);
+	if (!ret)
+		ret = result_of(s, phase_of(s));
+	state_drive_all(g);
 	return ret > 0 ? 0 : ret;
+}
+
+int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
+{
+	struct duty duty = { .watches = phase_of(s) == RUN_GOING && state_watch(s->group) };
+
+	return finish_wait(s, wait_on_duty(s, timeout_ns, &duty), &duty);
 }
 
 /*
@@ -281,6 +328,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
+	struct duty duty = { 0 };
 	int ret = prepare(s);
 
 	if (ret)
@@ -288,15 +336,13 @@ int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
 	if (state_try_claim(d)) {
 		atomic_store_explicit(&s->body->phase, RUN_GOING, memory_order_relaxed);
 		state_start_run(d, s);
-		poll_claimed(s, d);
+		poll_claimed(s, d, &duty);
 	} else {
 		push_start(d, s);
 	}
-	if (base_likely(phase_of(s) == RUN_DONE)) {
-		run_finalize(s);
-		return 0;
-	}
-	return sched_wait(s, timeout_ns);
+	if (base_unlikely(phase_of(s) != RUN_DONE))
+		ret = wait_on_duty(s, timeout_ns, &duty);
+	return finish_wait(s, ret, &duty);
 }
 
 int sched_cancel(struct sched_inst *s)
@@ -314,6 +360,7 @@ int sched_cancel(struct sched_inst *s)
 						GOAL_NONE });
 		state_release(d);
 	}
+	state_drive_all(s->group);
 	return phase_of(s) == RUN_FAILED ? 0 : -EALREADY;
 }
 

@@ -11,6 +11,11 @@
  * and never waited for, so nobody depends on a process that lost its CPU. All that a state refers
  * to lies in memory that every rank maps.
  *
+ * Progress. One waiting process, the watcher, drives all ranks that are in no call. While there is
+ * no watcher, a call that returns to its program first drives all ranks until nothing is ready
+ * (state_drive_all()), and hands that duty to whoever holds a claim that it finds taken. Programs
+ * that never call sched_run() pay for neither (doc/adr/0041-goal-progress.md).
+ *
  *   rank 0's area     | state | peers | rings from 0, 1 ... | stores | eager records | directory |
  *   an open schedule  | body | block | state of each operation | a message for each send |
  *                       in the arena of its owner
@@ -34,8 +39,8 @@
  * (doc/adr/0032-goal-library.md).
  *
  * Failures. When a process dies, runs that depend on it end with -EOWNERDEAD, and runs that depend
- * on those too; others go on. A rank whose state was driven by a process that died can run nothing
- * any more.
+ * on those too; others go on. A rank whose state another process was changing when it died can run
+ * nothing any more.
  *
  * Trust. A process drives a peer's schedule from a private copy that goal_verify() has accepted.
  * Every address that comes from shared memory is compared with the bounds of its arena.

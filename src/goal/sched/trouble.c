@@ -25,22 +25,37 @@ static void wake_all(struct sched_group *g)
 			node_wake(g->node, r);
 }
 
-/* A process that died while it drove a state leaves that state undefined. */
+/* A process that died while it changed a state leaves that state undefined; otherwise its claim is
+ * released. */
 static bool break_states(struct sched_group *g, int dead)
 {
 	bool broke = false;
 
 	for (int r = 0; r < g->size; r++) {
 		struct sched_state *st = g->drivers[r].st;
-		uint32_t none = 0;
+		uint32_t none = 0, was = 1 + (uint32_t)dead;
 
-		if (r != dead &&
-		    atomic_load_explicit(&st->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
+		if (r == dead || atomic_load_explicit(&st->claim, memory_order_acquire) != was)
+			continue;
+		if (!atomic_load_explicit(&st->changing, memory_order_acquire))
+			atomic_compare_exchange_strong_explicit(&st->claim, &was, 0,
+								memory_order_acq_rel,
+								memory_order_relaxed);
+		else
 			broke |= atomic_compare_exchange_strong_explicit(
 				&st->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
 				memory_order_relaxed);
 	}
 	return broke;
+}
+
+/* A watcher that has died drives nobody. */
+static void relieve_watcher(struct sched_group *g, int dead)
+{
+	uint32_t was = 1 + (uint32_t)dead;
+
+	atomic_compare_exchange_strong_explicit(g->watcher, &was, 0, memory_order_relaxed,
+						memory_order_relaxed);
 }
 
 /* The state of this rank is undefined: the owner fails its runs by itself. */
@@ -85,6 +100,7 @@ void trouble_check_peers(struct sched_group *g)
 				continue;
 			found |= !atomic_exchange_explicit(&st->dead, 1, memory_order_acq_rel);
 		}
+		relieve_watcher(g, r);
 		found |= break_states(g, r);
 	}
 	if (found)
@@ -181,7 +197,7 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 			  const struct sched_abort *why)
 {
-	uint32_t slot = d->st->runs, next;
+	uint32_t slot = atomic_load_explicit(&d->st->runs, memory_order_relaxed), next;
 
 	for (; slot; slot = next) {
 		struct sched_inst *s = inst_at(d, slot - 1);

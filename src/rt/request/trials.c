@@ -225,17 +225,27 @@ static void begin_call(struct rt_comm *c, const struct rt_question *q, bool is_f
 /* The first words of the first agreement; maxima over the ranks. */
 enum { INCOMPLETE, DEEPEST, BEGINS };
 
+/* Another thread may complete requests meanwhile. */
+static bool is_incomplete(const struct requests_trial *t, uint32_t calls)
+{
+	bool is = !t->requests;
+
+	base_spin_lock(&timed.lock);
+	for (uint32_t i = 0; !is && i < calls; i++)
+		is = !t->requests[i].is_complete;
+	base_spin_unlock(&timed.lock);
+	return is;
+}
+
 /* Stores the times at which the last rank, and the root, began each call: begins[batch][2 * N]. */
 static int find_begins(struct rt_comm *c, uint64_t *begins, uint64_t facts[BEGINS])
 {
 	const struct requests_trial *t = &c->requests_trial;
 	uint32_t batch = policy_trial_batch(&t->of->trial);
-	uint64_t mine[BEGINS + 2 * N] = { t->pending || !t->requests, t->deepest };
+	uint64_t mine[BEGINS + 2 * N] = { is_incomplete(t, N * batch), t->deepest };
 	uint64_t all[BEGINS + 2 * N];
 	int ret = 0;
 
-	for (uint32_t i = 0; t->requests && i < N * batch; i++)
-		mine[INCOMPLETE] |= !t->requests[i].is_complete;
 	for (uint32_t g = 0; !ret && g < batch; g++) {
 		for (uint32_t i = 0; t->requests && i < N; i++) {
 			const struct policy_trial_call *call = &t->requests[g * N + i].call;
