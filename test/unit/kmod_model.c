@@ -146,7 +146,8 @@ static struct context *context_of(int fd)
 
 static void forget(struct context *c)
 {
-	munmap(c->records, SLUICE_RECORDS_BYTES);
+	if (c->records)
+		munmap(c->records, SLUICE_RECORDS_BYTES);
 	*c = (struct context){ 0 };
 }
 
@@ -174,7 +175,6 @@ static int model_open(void)
 	}
 	if (!c)
 		wrong("too many contexts");
-	c->records = mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	c->inode = inode_of(fd);
 	c->number = ++opens;
 	unlock(&old);
@@ -218,9 +218,12 @@ static void retire(struct context *c)
 	for (; stopped; stopped &= stopped - 1) /* a stuck device is stopped */
 		record(c, __builtin_ctzll(stopped), -EIO);
 	c->running = c->hung = 0;
+	if (c->records)
+		munmap(c->records, SLUICE_RECORDS_BYTES);
+	c->records = NULL;
 }
 
-static int execute_call(struct context *c, unsigned long request, void *arg)
+static int execute_call(struct context *c, int fd, unsigned long request, void *arg)
 {
 	struct sluice_attach *a = arg;
 
@@ -236,6 +239,8 @@ static int execute_call(struct context *c, unsigned long request, void *arg)
 		if (a->channel >= kmod_model.channels || c->is_attached)
 			return -EINVAL;
 		c->is_attached = true;
+		c->records = mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+				  fd, 0);
 		a->max_bytes = 4 << 20;
 		return 0;
 	case SLUICE_IOC_ENTER:
@@ -255,7 +260,7 @@ static int model_call(int fd, unsigned long request, void *arg)
 
 	lock(&old);
 	c = context_of(fd);
-	rc = c ? execute_call(c, request, arg) : -EPERM;
+	rc = c ? execute_call(c, fd, request, arg) : -EPERM;
 	unlock(&old);
 	return rc;
 }
