@@ -16,6 +16,8 @@
 #define READ_MIN_BYTES 2048u /* fewer: the kernel is as fast */
 #define COUNT_MIN_BYTES 4096u /* private bytes of one read that the owner is told of */
 #define DIRECT_MIN_BYTES 16384u /* in one address space: two system calls find the mappings */
+#define TIMED_MIN_BYTES (256u << 10) /* private reads whose time tells the rate of the kernel */
+#define TIMED_PS_MAX 400u /* of a byte: the reader may lose its CPU meanwhile */
 #define READ_MAX_BYTES 0x7ffff000ull /* the kernel's MAX_RW_COUNT */
 #define POPULATE_MAX_BYTES (64u << 20) /* of a longer region, what is copied is populated */
 #define PLAIN_MAX_BYTES 16384u /* libc's memcpy, without a choice of kernels */
@@ -260,6 +262,24 @@ static ssize_t read_real(const struct message_read *c)
 	return c->real(c->pid, c->local, c->locals, c->remote, c->remotes, c->flags);
 }
 
+/* Has the kernel read all, and tells the owner. */
+static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
+{
+	uint64_t begin_ns = os_now_ns();
+	ssize_t ret = read_real(c);
+
+	if (!h || ret != (ssize_t)total)
+		return ret;
+	note_private(h, c->remote, c->remotes);
+	if (total >= TIMED_MIN_BYTES) {
+		uint64_t ns = base_min_u64(os_now_ns() - begin_ns, total * TIMED_PS_MAX / 1000);
+
+		atomic_fetch_add_explicit(&h->long_ns, ns, memory_order_relaxed);
+		atomic_fetch_add_explicit(&h->long_bytes, total, memory_order_relaxed);
+	}
+	return ret;
+}
+
 /* h: of the peer; NULL: the peer has this address space. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
 {
@@ -274,12 +294,8 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
 					  memory_order_relaxed);
 	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete);
-	if (!r.served) {
-		ret = read_real(c);
-		if (ret == (ssize_t)total)
-			note_private(h, c->remote, c->remotes);
-		return ret;
-	}
+	if (!r.served)
+		return read_private(c, h, total);
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, r.served);

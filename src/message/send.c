@@ -25,6 +25,22 @@ void message_end(void)
 	atomic_store_explicit(&message_is_on, false, memory_order_relaxed);
 }
 
+#define RATED_BYTES (4u << 20)
+
+/* Tells region/ what peers need for a byte of private memory, each time that they have read
+ * RATED_BYTES more. */
+static void rate(const struct node_header *h)
+{
+	static _Atomic uint64_t rated;
+	uint64_t bytes = atomic_load_explicit(&h->long_bytes, memory_order_relaxed);
+
+	if (bytes - atomic_load_explicit(&rated, memory_order_relaxed) < RATED_BYTES)
+		return;
+	atomic_store_explicit(&rated, bytes, memory_order_relaxed);
+	region_set_private_rate((uint32_t)(
+		atomic_load_explicit(&h->long_ns, memory_order_relaxed) * 1000 / bytes));
+}
+
 /* Have peers read private memory of this process? */
 static bool is_read(void)
 {
@@ -42,11 +58,13 @@ struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used
 	struct message_edges edges = { bytes <= SNAPSHOT_MAX_BYTES ? bytes : 0, 0 };
 	struct region_desc d;
 
-	if (is_wanted)
+	if (is_wanted) {
+		rate(node_header_self());
 		snapshot_forget(node_header_self(), start, start + bytes);
-	else if (!region_may_touch(start, start + bytes))
+	}
+	if (!is_wanted && !region_may_touch(start, start + bytes))
 		return (struct message_edges){ 0 };
-	region_describe(buf, bytes, is_wanted ? REGION_USE : REGION_LOOKUP, &d);
+	region_describe(buf, bytes, is_wanted ? REGION_USE_SENT : REGION_LOOKUP, &d);
 	if (d.flags & REGION_DESC_MAPPED)
 		edges = (struct message_edges){ d.head, d.tail };
 	region_release(&d);

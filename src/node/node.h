@@ -74,6 +74,7 @@ struct node_header {
 	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
+	_Atomic uint64_t long_bytes, long_ns; /* of long messages among them, and their time */
 	_Atomic uint64_t snapshots_off; /* in the arena: message/snapshot.c; 0: none */
 	/* Memory that peers have read by system call, by number of the granule; written by
 	 * peers. */

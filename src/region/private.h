@@ -97,10 +97,9 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 static inline bool reuse_is_by_cost(void) { return base_opt.region_adopt_after < 0; }
 /*
  * Counts uses of a buffer, whose first `adopted` bytes are adopted. Returns: how many of the
- * other bytes to adopt now. is_packed: the buffer has gaps. is_spent: with a fixed number of uses,
- * counting starts again after it.
+ * other bytes to adopt now. is_spent: with a fixed number of uses, counting starts again after it.
  */
-uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_packed,
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, enum region_intent intent,
 		     uint32_t uses, bool is_spent);
 /* Adopting `bytes` of the buffer at `start` took so long. */
 void reuse_pay(uintptr_t start, uint64_t bytes, uint64_t ns);

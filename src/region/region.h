@@ -122,6 +122,7 @@ static inline void region_desc_pages(const struct region_desc *d, uintptr_t *out
 enum region_intent {
 	REGION_USE,    /* count this use, adopt what the uses have earned (reuse.c) */
 	REGION_USE_PACKED, /* the same; while the buffer is not adopted, each use packs it */
+	REGION_USE_SENT, /* as REGION_USE, for a message: its receiver counts no use */
 	REGION_FORCE,  /* adopt now if that is possible */
 	REGION_LOOKUP, /* adopt nothing */
 };
@@ -143,6 +144,7 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);
+void region_set_private_rate(uint32_t ps_per_byte); /* the first of them only */
 /* Sets the time of calls per byte that they move, of buffers with gaps that are not adopted, in
  * picoseconds; 0: unknown. */
 void region_set_packed_rate(uint32_t ps_per_byte);

@@ -7,7 +7,8 @@
  *   saved   what its uses would have saved, had it been adopted. A buffer is adopted when that has
  *           reached the price: ski rental, which costs at most twice the optimum
  *   budget  1/50 of the time that the uses of all buffers take that are not adopted, which is about
- *           1/25 of the time of the calls: a byte on its way is in use at both ends. Adoption
+ *           1/25 of the time of the calls: a byte on its way is in use at both ends; 1/33 of the
+ *           time of messages, whose uses count at the sender only. Adoption
  *           spends no more than that, so a loop of calls takes at most 1.04 times as long, however
  *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
  *
@@ -33,6 +34,7 @@
 #define LIFETIME_USES_MIN 6 /* with a fixed number of uses: after so many adoption has paid off */
 
 #define BUDGET_SHARE 50
+#define BUDGET_SHARE_SENT 33 /* a message is in use at one end only */
 #define PIECE_MAX ((uint64_t)4 << 20) /* adopted at a time: a call is not late by more than that */
 #define FIXED_NS 30000u /* of one adoption: system calls, TLB shootdowns */
 /* Until the first measurement: picoseconds per byte. */
@@ -128,6 +130,11 @@ void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_
 	atomic_store_explicit(&mapped_ps, mapped_ps_per_byte, memory_order_relaxed);
 }
 
+void region_set_private_rate(uint32_t ps_per_byte)
+{
+	atomic_store_explicit(&private_ps, ps_per_byte, memory_order_relaxed);
+}
+
 void region_set_packed_rate(uint32_t ps_per_byte)
 {
 	atomic_store_explicit(&packed_ps, ps_per_byte, memory_order_relaxed);
@@ -169,9 +176,11 @@ static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
 }
 
-uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_packed,
-		     uint32_t uses, bool is_spent)
+uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted,
+		     enum region_intent intent, uint32_t uses, bool is_spent)
 {
+	bool is_packed = intent == REGION_USE_PACKED;
+	uint32_t share = intent == REGION_USE_SENT ? BUDGET_SHARE_SENT : BUDGET_SHARE;
 	uint64_t remaining = bytes > adopted ? bytes - adopted : bytes, earned = 0;
 	struct use_count *s;
 
@@ -186,7 +195,7 @@ uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted, bool is_
 	s->uses += uses;
 	if (reuse_is_by_cost()) {
 		atomic_fetch_add_explicit(
-			&budget_ns, (int64_t)(uses * ns_of_use(bytes, is_packed) / BUDGET_SHARE),
+			&budget_ns, (int64_t)(uses * ns_of_use(bytes, is_packed) / share),
 			memory_order_relaxed);
 		s->saved_ns += uses * saved_by_a_use(bytes, is_packed);
 		earned = bytes_paid(s, remaining);

@@ -447,8 +447,7 @@ static uint64_t bytes_earned(const struct buffer *b, enum region_intent intent, 
 	if (intent == REGION_FORCE)
 		return WHOLE;
 	adopted = peek_prefix(b->in_start, b->in_end);
-	earned = reuse_count(b->in_start, bytes, adopted, intent == REGION_USE_PACKED, uses,
-			     is_spent);
+	earned = reuse_count(b->in_start, bytes, adopted, intent, uses, is_spent);
 	return adopted + earned >= bytes ? WHOLE : earned;
 }
 

@@ -18,8 +18,8 @@ struct kmod_model {
 };
 extern struct kmod_model kmod_model;
 
-/* Is the real module in use? */
-bool kmod_model_is_real(void);
+/* Returns: true with the real module, or where a sanitizer cannot follow the model's thread. */
+bool kmod_model_is_absent(void);
 /* No fault, and counters at 0. */
 void kmod_model_reset(void);
 
