@@ -121,6 +121,8 @@ static uint64_t bytes_of(const MPI_Status *status)
 
 	if (!elements)
 		elements = record_host_function("PMPI_Get_elements_x");
+	if (!elements) /* a host MPI without deprecated functions */
+		elements = record_host_function("PMPI_Get_elements_c");
 	return elements && !elements(status, abi.byte, &bytes) && bytes > 0 ? (uint64_t)bytes : 0;
 }
 
