@@ -9,7 +9,7 @@
 
 enum {
 	CHANNELS = 8,
-	TRIES = 3, /* submissions of a copy that meets missing pages */
+	TRIES = 3, /* submissions of a copy that meets the same missing page */
 	ANNOUNCED = 64,
 };
 
@@ -70,6 +70,8 @@ static bool is_resumed(struct dsa_chan *ch, int slot, const struct engine_copy *
 	size_t at = d->src - (uintptr_t)c->src + r->bytes;
 
 	atomic_fetch_add_explicit(&dsa_partial_copies, 1, memory_order_relaxed);
+	if (r->bytes)
+		ch->tries[slot] = 0;
 	if (at >= c->bytes || ++ch->tries[slot] > TRIES)
 		return false;
 	os_populate((char *)(uintptr_t)c->src + at, c->bytes - at);
