@@ -10,6 +10,7 @@
  * The driver is asked where the program has loaded it, and never loaded or initialised here.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -33,18 +34,51 @@ static int find_runtime(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* Runs at each large call: walks the loaded objects only after new ones were loaded. */
+/*
+ * The loader's locks fail a signal handler that enters the loader again: between a lock's taking
+ * and the note of its owner the thread would wait for itself. So a memory hook in a handler, which
+ * may have interrupted such a call, makes none.
+ */
+static _Thread_local bool is_in_loader __attribute__((tls_model("initial-exec")));
+
+static bool loader_begin(void)
+{
+	if (is_in_loader)
+		return false;
+	is_in_loader = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	return true;
+}
+
+static void loader_end(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	is_in_loader = false;
+}
+
+int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+{
+	int ret;
+
+	if (!loader_begin())
+		return -EBUSY;
+	ret = dl_iterate_phdr(visit, arg);
+	loader_end();
+	return ret;
+}
+
+/* Runs at each large call: walks the loaded objects only after new ones were loaded. Inside a
+ * handler that interrupted a call of the loader the answer is the last one. */
 static bool has_device_runtime(void)
 {
 	static _Atomic unsigned long long known; /* adds << 1 | found */
 	unsigned long long adds = 0, last = atomic_load_explicit(&known, memory_order_relaxed);
-	bool found;
+	int found;
 
-	dl_iterate_phdr(first_counts, &adds);
-	if (last >> 1 == adds)
+	if (os_objects_visit(first_counts, &adds) < 0 || last >> 1 == adds)
 		return last & 1;
-	found = dl_iterate_phdr(find_runtime, NULL);
-	atomic_store_explicit(&known, adds << 1 | found, memory_order_relaxed);
+	found = os_objects_visit(find_runtime, NULL);
+	atomic_store_explicit(&known, adds << 1 | (unsigned)found, memory_order_relaxed);
 	return found;
 }
 
@@ -80,30 +114,43 @@ struct cuda {
 	int (*device_attribute)(int *out, int attribute, int device);
 };
 
-/* dlsym() with the type of the pointer that takes the function. */
-static bool cuda_find(void *driver, const char *name, void *out)
-{
-	void *function = dlsym(driver, name);
+static const char *const cuda_names[] = { "cuPointerGetAttributes", "cuDeviceGetCount",
+					  "cuDeviceGetAttribute" };
+enum { CUDA_FUNCTIONS = BASE_ARRAY_LEN(cuda_names) };
+_Static_assert(sizeof(struct cuda) == CUDA_FUNCTIONS * sizeof(void *), "in the order of the names");
 
-	memcpy(out, &function, sizeof(function));
-	return function;
+/* Finds the functions where the program has loaded the driver, and holds it for ever. */
+static bool cuda_find(void **out)
+{
+	void *driver;
+
+	if (!has_device_runtime() || !loader_begin())
+		return false;
+	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	for (int i = 0; i < CUDA_FUNCTIONS; i++)
+		out[i] = driver ? dlsym(driver, cuda_names[i]) : NULL;
+	loader_end();
+	return out[0] && out[1] && out[2];
 }
 
 /* Returns: false where the program has not loaded the driver. Runs at each large call. */
 static bool cuda_driver(struct cuda *out)
 {
-	static _Atomic(void *) driver; /* held for ever */
-	void *d = atomic_load_explicit(&driver, memory_order_relaxed);
+	static _Atomic(void *) known[CUDA_FUNCTIONS]; /* the last one is stored last */
+	void *functions[CUDA_FUNCTIONS];
+	int last = CUDA_FUNCTIONS - 1;
 
-	if (!has_device_runtime())
-		return false;
-	if (!d) {
-		d = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		atomic_store_explicit(&driver, d, memory_order_relaxed);
+	functions[last] = atomic_load_explicit(&known[last], memory_order_acquire);
+	for (int i = 0; i < last; i++)
+		functions[i] = atomic_load_explicit(&known[i], memory_order_relaxed);
+	if (base_likely(!functions[last])) {
+		if (base_likely(!cuda_find(functions)))
+			return false;
+		for (int i = 0; i <= last; i++)
+			atomic_store_explicit(&known[i], functions[i], memory_order_release);
 	}
-	return d && cuda_find(d, "cuPointerGetAttributes", &out->pointer_attributes) &&
-	       cuda_find(d, "cuDeviceGetCount", &out->device_count) &&
-	       cuda_find(d, "cuDeviceGetAttribute", &out->device_attribute);
+	memcpy(out, functions, sizeof(*out));
+	return true;
 }
 
 bool os_gpu_is_loaded(void)

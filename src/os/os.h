@@ -159,6 +159,11 @@ bool os_vma_query_is_cheap(void);
  * kernels). Context: async-signal-safe; a raw system call that no hook sees. */
 void os_populate(void *addr, uint64_t bytes);
 
+/* dl_iterate_phdr(), for calls that a signal handler may interrupt in which a memory hook runs.
+ * Returns: what it returns; -EBUSY inside such a handler. */
+struct dl_phdr_info;
+int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
+
 /*
  * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such
  * addresses exist only where the runtime of a device is loaded. Context: may read /proc; not in
@@ -177,7 +182,8 @@ bool os_gpu_is_registered(uintptr_t start, uintptr_t end);
  * to hold it. Returns and Context: as os_gpu_is_registered().
  */
 bool os_gpu_reads_pageable(void);
-/* Has the program loaded libcuda? Asks the loader only. */
+/* Has the program loaded libcuda? Asks the loader only. Context: any; in a signal handler that
+ * interrupted the loader's answer to Sluice the answer is the one before. */
 bool os_gpu_is_loaded(void);
 
 /* ---- copying ------------------------------------------------------------------------------ */

@@ -136,7 +136,7 @@ bool rules_is_static(uintptr_t start, uintptr_t end)
 {
 	struct module_query q = { start, end, false };
 
-	dl_iterate_phdr(module_visit, &q);
+	os_objects_visit(module_visit, &q);
 	return q.found;
 }
 

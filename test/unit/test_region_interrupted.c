@@ -112,6 +112,54 @@ REGION_TEST(signal_handlers_may_end_regions_whatever_they_interrupt)
 	CHECK_EQ(interrupts.failed, 0);
 }
 
+/* ---- on top of the loader ---------------------------------------------------------------- */
+
+/* The loader's locks fail a handler that enters it again (glibc: between lock and owner). */
+static _Thread_local int in_loader;
+static bool is_loader_interrupted;
+static char *unmapped_in_loader;
+int __real_dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg);
+int __wrap_dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg);
+
+int __wrap_dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg)
+{
+	int ret;
+
+	CHECK(!is_loader_interrupted || !in_loader);
+	in_loader++;
+	if (is_loader_interrupted)
+		raise(SIGUSR1);
+	ret = __real_dl_iterate_phdr(visit, arg);
+	in_loader--;
+	return ret;
+}
+
+static void unmap_in_loader(int sig)
+{
+	if (in_loader && unmapped_in_loader) {
+		char *p = unmapped_in_loader;
+
+		unmapped_in_loader = NULL;
+		munmap(p, MIB);
+		CHECK(!region_overlaps((uintptr_t)p, (uintptr_t)p + MIB));
+	}
+}
+
+REGION_TEST(a_handler_that_interrupts_the_loader_may_end_regions)
+{
+	struct sigaction sa = { .sa_handler = unmap_in_loader };
+	char *p = pages_get(MIB), *q = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	ADOPT(p, MIB);
+	unmapped_in_loader = p;
+	sigaction(SIGUSR1, &sa, NULL);
+	is_loader_interrupted = true;
+	ADOPT(q, MIB);
+	is_loader_interrupted = false;
+	CHECK(!unmapped_in_loader);
+}
+
 REGION_TEST(the_lock_leaves_the_signal_mask_as_it_was)
 {
 	sigset_t before, after, mine;
