@@ -40,10 +40,10 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          # of preload/: programs call them in handlers of theirs
          'mmap', 'munmap', 'mremap', 'madvise', 'mprotect']
 # Files, and folders whose files are followed.
-FOLDERS = ['preload/memory.c', 'sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine',
-           'engine/sw', 'engine/fault', 'engine/dsa', 'engine/kmod', 'goal', 'layout', 'xfer', 'reduce',
-           'exec', 'worker', 'rt', 'rt/comm',
-           'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
+FOLDERS = ['preload/memory.c', 'sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node',
+           'region', 'engine', 'engine/sw', 'engine/fault', 'engine/dsa', 'engine/kmod', 'goal', 'layout',
+           'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm', 'rt/coll', 'rt/request', 'rt/early',
+           'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
 # Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has
 # to be initial-exec.

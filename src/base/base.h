@@ -151,7 +151,7 @@ struct base_options {
 	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
-	const char *endpoints;          /* SLUICE_ENDPOINTS: "off" or ranks an address space */
+	int64_t endpoints;              /* SLUICE_ENDPOINTS: ranks an address space; 0 = off */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
@@ -169,7 +169,7 @@ struct base_option {
 	enum base_group group;
 	enum base_group members;  /* group of a list's members */
 	void *value; /* into base_opt: bool, uint64_t, int64_t or const char *; NULL: a list */
-	const char *dflt;         /* as the user would write it */
+	const char *dflt;         /* as the user would write it; of an int, a word stands for 0 */
 	int64_t min, max;         /* inclusive; bytes and ints */
 	const char *const *choices; /* NULL-terminated; for a BASE_OPT_STRING: allowed texts */
 	const char *unit;         /* "bytes", "us", "" */

@@ -9,7 +9,6 @@ struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.decide = "table",
 	.dsa_root = "",
-	.endpoints = "off",
 	.node_name = "",
 	.tune_file = "",
 	.stats = "",
@@ -93,8 +92,8 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_WAIT", wait, "auto", wait_words,
 	     "Whether blocked ranks give their CPUs away: polite, after some microseconds; spin, "
 	     "as the host MPI does; auto, polite where a node has more ranks than CPUs", LOCAL),
-	STRING("SLUICE_ENDPOINTS", endpoints, "off",
-	       "How many ranks of a node share an address space, from 1 to 64; off, none", LOCAL),
+	INT("SLUICE_ENDPOINTS", endpoints, "off", 1, 64, "ranks",
+	    "How many ranks of a node share an address space", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),

@@ -46,6 +46,9 @@ int base_parse_int(const char *text, int64_t *out)
 	return 0;
 }
 
+/* A number whose default is a word: the word stands for 0, which lies below the range. */
+static bool has_word(const struct base_option *o) { return o->dflt[0] > '9'; }
+
 static int parse_enum(const struct base_option *o, const char *text, int64_t *out)
 {
 	for (int64_t i = 0; o->choices[i]; i++) {
@@ -100,6 +103,10 @@ int option_set(const struct base_option *o, const char *text)
 		*(uint64_t *)o->value = bytes;
 		return 0;
 	case BASE_OPT_INT:
+		if (has_word(o) && !strcasecmp(text, o->dflt)) {
+			*(int64_t *)o->value = 0;
+			return 0;
+		}
 		rc = base_parse_int(text, &number);
 		if (rc)
 			return rc;
@@ -157,8 +164,11 @@ void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 			snprintf(buf, cap, "a number of bytes like 64K, from %s to %s", min, max);
 		return;
 	case BASE_OPT_INT:
-		snprintf(buf, cap, "a whole number from %" PRId64 " to %" PRId64 "%s%s", o->min,
-			 o->max, o->unit[0] ? " " : "", o->unit);
+		if (has_word(o))
+			used = (size_t)snprintf(buf, cap, "%s, or ", o->dflt);
+		snprintf(buf + used, cap - used,
+			 "a whole number from %" PRId64 " to %" PRId64 "%s%s", o->min, o->max,
+			 o->unit[0] ? " " : "", o->unit);
 		return;
 	}
 }
@@ -206,6 +216,8 @@ int base_option_print(const struct base_option *o, char *buf, size_t cap)
 	case BASE_OPT_BYTES:
 		return base_format_bytes(*(const uint64_t *)o->value, buf, cap);
 	case BASE_OPT_INT:
+		if (has_word(o) && !*(const int64_t *)o->value)
+			return snprintf(buf, cap, "%s", o->dflt);
 		return snprintf(buf, cap, "%" PRId64, *(const int64_t *)o->value);
 	case BASE_OPT_ENUM:
 		return snprintf(buf, cap, "%s", o->choices[*(const int64_t *)o->value]);

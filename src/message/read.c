@@ -305,8 +305,7 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 /* Is the process an image in this address space? Only where the kernel finds mappings quickly. */
 static bool is_sibling(int pid)
 {
-	return base_opt.endpoints[0] != 'o' /* "off" */ && os_vma_query_is_cheap() &&
-	       os_shares_memory(pid);
+	return base_opt.endpoints && os_vma_query_is_cheap() && os_shares_memory(pid);
 }
 
 ssize_t message_read(const struct message_read *c)

@@ -286,7 +286,7 @@ void group_set_control(struct node_group *g, char *control)
 
 static int group_connect(struct node_group *g, struct exchange *x, const struct node_hello *all)
 {
-	bool has_images = base_opt.endpoints[0] != 'o'; /* "off" */
+	bool has_images = base_opt.endpoints;
 	int ret;
 
 	if (g->rank == 0) /* others may reach the segment from now on, whatever fails here */

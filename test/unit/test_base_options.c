@@ -146,9 +146,19 @@ UNIT_TEST(every_text_option_can_be_set)
 	CHECK_STR(base_opt.goal_profile, "/tmp/p");
 	CHECK_EQ(load("SLUICE_TUNE=none", NULL), 0);
 	CHECK_STR(base_opt.tune_file, "none");
-	CHECK_EQ(load("SLUICE_ENDPOINTS=4", NULL), 0);
-	CHECK_STR(base_opt.endpoints, "4");
 	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(a_word_stands_for_a_number_below_the_range)
+{
+	CHECK_EQ(load("SLUICE_ENDPOINTS=4", NULL), 0);
+	CHECK_EQ(base_opt.endpoints, 4);
+	CHECK_EQ(load("SLUICE_ENDPOINTS=Off", NULL), 0);
+	CHECK_EQ(base_opt.endpoints, 0);
+	CHECK(load("SLUICE_ENDPOINTS=0", NULL) < 0);
+	CHECK(load("SLUICE_ENDPOINTS=65", NULL) < 0);
+	CHECK_EQ(load(NULL, NULL), 0);
+	CHECK_EQ(base_opt.endpoints, 0);
 }
 
 UNIT_TEST(switches_take_the_usual_words)

@@ -301,18 +301,6 @@ static const char *checkpointer(const char *program)
 	return NULL;
 }
 
-/* Returns: how many ranks of a node share an address space, 0: none, -1: no such value. */
-static int endpoints_ranks(void)
-{
-	char *end;
-	long ranks;
-
-	if (!strcasecmp(base_opt.endpoints, "off"))
-		return 0;
-	ranks = strtol(base_opt.endpoints, &end, 10);
-	return *end || ranks < 1 || ranks > 64 ? -1 : (int)ranks;
-}
-
 /* Returns: the library to preload, or NULL when the program runs plain. */
 static const char *choose_preload(const char *path, enum preload_target kind,
 				  char library[PATH_MAX])
@@ -323,9 +311,6 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 	if (base_options_load(NULL, loaded, sizeof(loaded)))
 		for (char *rest = loaded, *line; (line = strsep(&rest, "\n")) && *line;)
 			add_problem("%s", line);
-	if (!problems[0] && endpoints_ranks() < 0)
-		add_problem("SLUICE_ENDPOINTS=%s: off, or a whole number from 1 to 64",
-			    base_opt.endpoints);
 	if (problems[0] || !base_opt.enabled)
 		return NULL;
 	refusal = checkpointer(path);
@@ -355,7 +340,7 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 static void join_endpoints(char **argv, const char *path, enum preload_target kind)
 {
 	struct endpoints_program program = { .path = path, .argv = argv,
-					     .ranks = endpoints_ranks(),
+					     .ranks = (int)base_opt.endpoints,
 					     .node_rank = base_job_node_rank() };
 	char reason[256];
 
@@ -428,7 +413,7 @@ int run_program(const struct run_verb *v, char **argv)
 		stats_prepare();
 	set_preload(verb->before ? verb->before() : NULL, preload, path);
 	report_problems(args.program[0]);
-	if (preload && endpoints_ranks() > 0)
+	if (preload && base_opt.endpoints)
 		join_endpoints(args.program, path, kind);
 	execvp(args.program[0], args.program);
 	return cannot_execute(args.program[0], path, errno);
