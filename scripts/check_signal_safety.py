@@ -33,9 +33,9 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
-         'reclaim', 'dsa_memory', 'dsa_post', 'dsa_flush', 'dsa_poll', 'dsa_retire', 'dsa_fill', 'dsa_submit',
-         'dsa_is_ended', 'dsa_result', 'dsa_end', 'kmod_post', 'kmod_flush', 'kmod_poll', 'kmod_retire',
-         'kmod_fill', 'kmod_submit_slots', 'kmod_is_ended', 'kmod_result', 'kmod_end', 'call_device',
+         'reclaim', 'engine_slots_post', 'engine_slots_flush', 'engine_slots_poll', 'engine_slots_retire',
+         'dsa_memory', 'dsa_fill', 'dsa_submit', 'dsa_is_ended', 'dsa_result', 'dsa_end', 'kmod_fill',
+         'kmod_submit_slots', 'kmod_is_ended', 'kmod_result', 'kmod_end', 'call_device',
          'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire',
          # of preload/: programs call them in handlers of theirs
          'mmap', 'munmap', 'mremap', 'madvise', 'mprotect']

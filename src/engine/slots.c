@@ -9,12 +9,103 @@ enum { DRAIN_NS = 50000, PROBE_BYTES = 4096, PROBE_NS = 1000000000 };
 /* The slots whose done() this thread executes. Initial-exec as in sw/pool.c. */
 static _Thread_local struct engine_slots *inside __attribute__((tls_model("initial-exec")));
 
-void engine_slots_init(struct engine_slots *s, const struct engine_device_ops *ops, uint32_t depth)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of in_use, in all channels */
+
+static struct engine_slots *slots_of(struct engine_chan *ch) { return (struct engine_slots *)ch; }
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+void engine_slots_init(struct engine_slots *s, uint32_t depth, uint64_t max_bytes)
 {
-	memset(s, 0, sizeof(*s));
-	s->ops = ops;
 	s->all = ((uint64_t)1 << base_min_u64(depth, SW_DEPTH)) - 1;
+	s->max_bytes = max_bytes;
 	sw_queue_init(&s->queue, s->all);
+}
+
+static int open_channel(const struct engine_device_ops *ops, int node, int index,
+			struct engine_chan **out, char *reason, size_t cap)
+{
+	struct engine_slots *s;
+	int rc = -ENOSPC;
+
+	snprintf(reason, cap, "all channels of this process are open");
+	pthread_mutex_lock(&lock);
+	for (int i = 0; (s = ops->chan(i)) && s->in_use; i++)
+		;
+	if (s) {
+		memset(s, 0, sizeof(*s));
+		s->base.ops = ops->engine;
+		s->ops = ops;
+		rc = ops->open(s, node, index, reason, cap);
+	}
+	if (!rc) {
+		s->in_use = true;
+		*out = &s->base;
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+int engine_slots_open(const struct engine_device_ops *ops, int node, int index,
+		      struct engine_chan **out)
+{
+	char reason[600] = "";
+	int rc = open_channel(ops, node, index, out, reason, sizeof(reason));
+
+	if (rc)
+		base_log(BASE_LOG_INFO, "engine", "%s: %s", ops->engine->name, reason);
+	return rc;
+}
+
+void engine_slots_close(struct engine_chan *ch)
+{
+	struct engine_slots *s = slots_of(ch);
+
+	engine_slots_retire(ch);
+	pthread_mutex_lock(&lock);
+	s->ops->fini(s, false);
+	s->in_use = false;
+	pthread_mutex_unlock(&lock);
+}
+
+/* The child's descriptor would keep the parent's close() from waiting for the device. */
+void engine_slots_after_fork_child(const struct engine_device_ops *ops)
+{
+	struct engine_slots *s;
+
+	pthread_mutex_init(&lock, NULL);
+	for (int i = 0; (s = ops->chan(i)); i++) {
+		sw_queue_init(&s->queue, SW_QUEUE_CLOSED);
+		atomic_store_explicit(&s->closing, true, memory_order_relaxed);
+		s->submitted = s->waiting = s->failed = 0;
+		if (s->in_use)
+			ops->fini(s, true);
+		s->in_use = false;
+	}
+}
+
+void engine_slots_caps(const struct engine_chan *ch, struct engine_caps *out)
+{
+	const struct engine_slots *s = (const struct engine_slots *)ch;
+
+	*out = (struct engine_caps){
+		.flags = ENGINE_POLLED | ENGINE_AUTONOMOUS,
+		.depth = (uint32_t)__builtin_popcountll(s->all),
+		/* one descriptor a fragment, where the device allows: nobody submits a second one
+		 */
+		.piece_bytes = s->max_bytes,
+		.max_copy_bytes = s->max_bytes,
+		.align_bytes = 1,
+	};
+}
+
+int engine_slots_post(struct engine_chan *ch, struct engine_copy *c)
+{
+	struct engine_slots *s = slots_of(ch);
+
+	if (!c->bytes || c->bytes > s->max_bytes)
+		return -EINVAL;
+	return sw_queue_post(&s->queue, c);
 }
 
 /* ---- submission -------------------------------------------------------------------------- */
@@ -54,12 +145,14 @@ static void submit(struct engine_slots *s, uint64_t slots)
 		atomic_fetch_or_explicit(&s->waiting, rest, memory_order_release);
 		return;
 	}
-	base_log(BASE_LOG_INFO, "engine", "%s: copies are refused: error %d", s->ops->name, -rc);
+	base_log(BASE_LOG_INFO, "engine", "%s: copies are refused: error %d", s->base.ops->name,
+		 -rc);
 	atomic_fetch_or_explicit(&s->failed, rest, memory_order_release);
 }
 
-void engine_slots_flush(struct engine_slots *s)
+void engine_slots_flush(struct engine_chan *ch)
 {
+	struct engine_slots *s = slots_of(ch);
 	struct engine_copy *c;
 	uint64_t slots;
 	int slot;
@@ -162,17 +255,19 @@ static int reap_all(struct engine_slots *s)
 	return n + end_all(s, &s->failed, -EIO);
 }
 
-int engine_slots_poll(struct engine_slots *s)
+int engine_slots_poll(struct engine_chan *ch)
 {
+	struct engine_slots *s = slots_of(ch);
 	int n = reap_all(s);
 
 	if (atomic_load_explicit(&s->waiting, memory_order_relaxed))
-		engine_slots_flush(s);
+		engine_slots_flush(ch);
 	return n;
 }
 
-void engine_slots_retire(struct engine_slots *s)
+void engine_slots_retire(struct engine_chan *ch)
 {
+	struct engine_slots *s = slots_of(ch);
 	_Atomic uint32_t nobody = 0;
 
 	if (inside == s)
@@ -196,18 +291,12 @@ void engine_slots_retire(struct engine_slots *s)
 	}
 }
 
-void engine_slots_after_fork_child(struct engine_slots *s)
-{
-	sw_queue_init(&s->queue, SW_QUEUE_CLOSED);
-	atomic_store_explicit(&s->closing, true, memory_order_relaxed);
-	s->submitted = s->waiting = s->failed = 0;
-}
-
 /* ---- probe ------------------------------------------------------------------------------- */
 
 static void probe_done(struct engine_copy *c, int result) { *(int *)c->arg = result; }
 
-int engine_slots_probe(struct engine_chan *ch, char *reason, size_t cap)
+/* Returns: 0, or -errno with the reason. */
+static int copy_page(struct engine_chan *ch, char *reason, size_t cap)
 {
 	enum { NOT_ENDED = 1 };
 	static char from[PROBE_BYTES], to[PROBE_BYTES];
@@ -223,7 +312,7 @@ int engine_slots_probe(struct engine_chan *ch, char *reason, size_t cap)
 	while (!engine_poll(ch) && os_now_ns() < until)
 		os_futex_wait(&nobody, 0, DRAIN_NS);
 	if (result == NOT_ENDED) {
-		ch->ops->retire(ch);
+		engine_slots_retire(ch);
 		snprintf(reason, cap, "a copy of a page did not end in %d ms",
 			 (int)(PROBE_NS / 1000000));
 		return -ETIME;
@@ -233,4 +322,20 @@ int engine_slots_probe(struct engine_chan *ch, char *reason, size_t cap)
 	if (result)
 		snprintf(reason, cap, "a copy of a page failed: %s", strerror(-result));
 	return result;
+}
+
+int engine_slots_probe(const struct engine_device_ops *ops, char *reason, size_t cap)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+	struct engine_chan *ch;
+	int rc;
+
+	pthread_mutex_lock(&one_at_a_time);
+	rc = open_channel(ops, -1, 0, &ch, reason, cap);
+	if (!rc) {
+		rc = copy_page(ch, reason, cap);
+		engine_slots_close(ch);
+	}
+	pthread_mutex_unlock(&one_at_a_time);
+	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * slots: the copies of a channel to a device that is polled. A slot goes
+ * slots: the channels to a device that is polled, and their copies. A slot goes
  *
  *   free --post--> ready --flush--> submitted --the device ends it, poll--> done(), free
  *                             |          ^
@@ -19,9 +19,19 @@ struct engine_slots;
 
 enum { SLOT_NOT_ENDED = 1, SLOT_AGAIN = 2 };
 
-/* The device. Context of all: async-signal-safe. */
+/* The device. Context: async-signal-safe, but for chan, open and fini. */
 struct engine_device_ops {
-	const char *name;
+	const struct engine_ops *engine;
+	/* Returns: channel i of this process, open or not; NULL: there are no more. */
+	struct engine_slots *(*chan)(int i);
+	/*
+	 * Opens number `index` of those near `node`, and calls engine_slots_init().
+	 * Returns: as chan_open(), with the reason.
+	 */
+	int (*open)(struct engine_slots *s, int node, int index, char *reason, size_t cap);
+	/* Releases what open() got. in_child: in a forked child, which has no right to it and did
+	 * not inherit its shared memory. */
+	void (*fini)(struct engine_slots *s, bool in_child);
 	/* Fills in the descriptor of a slot, and clears its record. */
 	void (*fill)(struct engine_slots *s, int slot, const struct engine_copy *c);
 	/* Submits. Returns: 0 or -errno, -EAGAIN: full; *out_accepted: also after an error. */
@@ -36,7 +46,9 @@ struct engine_device_ops {
 	bool (*close)(struct engine_slots *s);
 };
 
+/* First member of every back end's channel. */
 struct engine_slots {
+	struct engine_chan base;
 	const struct engine_device_ops *ops;
 	struct sw_queue queue;
 	_Atomic uint64_t submitted, waiting, failed;  /* masks of slots */
@@ -45,19 +57,23 @@ struct engine_slots {
 	_Atomic uint32_t running;                     /* calls of done() */
 	_Atomic bool closing, closed; /* retire has begun; the device writes nothing any more */
 	uint64_t all;
+	uint64_t max_bytes; /* of one copy */
+	bool in_use;        /* opened; under a lock of slots.c */
 };
 
-void engine_slots_init(struct engine_slots *s, const struct engine_device_ops *ops, uint32_t depth);
+/* depth: copies that the device holds. max_bytes: of one copy. */
+void engine_slots_init(struct engine_slots *s, uint32_t depth, uint64_t max_bytes);
+/* Opens a channel and copies a page. Returns: 0, or -errno with the reason. */
+int engine_slots_probe(const struct engine_device_ops *ops, char *reason, size_t cap);
 /* The functions of a channel, as in engine.h. */
-static inline int engine_slots_post(struct engine_slots *s, struct engine_copy *c)
-{
-	return sw_queue_post(&s->queue, c);
-}
-void engine_slots_flush(struct engine_slots *s);
-int engine_slots_poll(struct engine_slots *s);
-void engine_slots_retire(struct engine_slots *s);
-void engine_slots_after_fork_child(struct engine_slots *s);
-/* Copies a page by a new channel. Returns: 0, or -errno with the reason. */
-int engine_slots_probe(struct engine_chan *ch, char *reason, size_t cap);
+int engine_slots_open(const struct engine_device_ops *ops, int node, int index,
+		      struct engine_chan **out);
+void engine_slots_close(struct engine_chan *ch);
+void engine_slots_caps(const struct engine_chan *ch, struct engine_caps *out);
+int engine_slots_post(struct engine_chan *ch, struct engine_copy *c);
+void engine_slots_flush(struct engine_chan *ch);
+int engine_slots_poll(struct engine_chan *ch);
+void engine_slots_retire(struct engine_chan *ch);
+void engine_slots_after_fork_child(const struct engine_device_ops *ops);
 
 #endif

@@ -130,7 +130,7 @@ UNIT_TEST(kmod_uses_no_file_of_a_program_that_closed_its_descriptor)
 	int fd, ours[2];
 
 	begin();
-	d = (struct kmod_device *)(kmod.ch + 1);
+	d = (struct kmod_device *)((struct engine_slots *)kmod.ch + 1);
 	fd = d->fd;
 	CHECK(!pipe(ours) && dup2(ours[1], fd) == fd);
 	CHECK_EQ(kmod_submit(d, 1, &accepted), -EBADF);

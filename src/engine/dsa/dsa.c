@@ -13,24 +13,15 @@ enum {
 	ANNOUNCED = 64,
 };
 
-struct dsa_chan {
-	struct engine_chan base;
+static struct dsa_chan {
+	struct engine_slots slots; /* first */
 	struct dsa_portal portal;
-	struct engine_slots slots;
 	uint8_t tries[DSA_SLOTS];
 	_Atomic uint32_t announced[ANNOUNCED]; /* regions whose pages were made present here */
-	uint64_t max_bytes;
-	bool in_use; /* under the lock */
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dsa_chan chans[CHANNELS];
+} chans[CHANNELS];
 _Atomic uint64_t dsa_partial_copies;
 
-static struct dsa_chan *chan_of(struct engine_slots *s)
-{
-	return (struct dsa_chan *)((char *)s - offsetof(struct dsa_chan, slots));
-}
+static struct dsa_chan *chan_of(struct engine_slots *s) { return (struct dsa_chan *)s; }
 
 /* ---- the device -------------------------------------------------------------------------- */
 
@@ -42,8 +33,8 @@ static void fill_rest(struct dsa_chan *ch, int slot, const struct engine_copy *c
 
 	dsa_portal_fill(&ch->portal, slot,
 			&(struct dsa_desc){
-				.flags_and_opcode = (uint32_t)DSA_MEMMOVE << 24 |
-						    DSA_RECORD_VALID | DSA_RECORD_ASKED |
+				.flags_and_opcode = (uint32_t)DSA_MEMMOVE << 24 | DSA_RECORD_VALID |
+						    DSA_RECORD_ASKED |
 						    (to_cache ? DSA_TO_CACHE : 0),
 				.src = (uintptr_t)c->src + done,
 				.dst = (uintptr_t)c->dst + done,
@@ -117,17 +108,6 @@ static bool dsa_end(struct engine_slots *s)
 	return dsa_portal_close(&chan_of(s)->portal);
 }
 
-static const struct engine_device_ops device_ops = {
-	.name = "dsa",
-	.fill = dsa_fill,
-	.submit = dsa_submit,
-	.is_ended = dsa_is_ended,
-	.result = dsa_result,
-	.close = dsa_end,
-};
-
-/* ---- the functions of a channel ---------------------------------------------------------- */
-
 static int dsa_memory(struct engine_chan *base, void *at, size_t bytes, uint32_t id)
 {
 	struct dsa_chan *ch = (struct dsa_chan *)base;
@@ -138,44 +118,6 @@ static int dsa_memory(struct engine_chan *base, void *at, size_t bytes, uint32_t
 		return 0;
 	os_populate(at, bytes);
 	return 0;
-}
-
-static int dsa_post(struct engine_chan *base, struct engine_copy *c)
-{
-	struct dsa_chan *ch = (struct dsa_chan *)base;
-
-	if (!c->bytes || c->bytes > ch->max_bytes)
-		return -EINVAL;
-	return engine_slots_post(&ch->slots, c);
-}
-
-static void dsa_flush(struct engine_chan *base)
-{
-	engine_slots_flush(&((struct dsa_chan *)base)->slots);
-}
-
-static int dsa_poll(struct engine_chan *base)
-{
-	return engine_slots_poll(&((struct dsa_chan *)base)->slots);
-}
-
-static void dsa_retire(struct engine_chan *base)
-{
-	engine_slots_retire(&((struct dsa_chan *)base)->slots);
-}
-
-static void dsa_caps(const struct engine_chan *base, struct engine_caps *out)
-{
-	const struct dsa_chan *ch = (const struct dsa_chan *)base;
-
-	*out = (struct engine_caps){
-		.flags = ENGINE_POLLED | ENGINE_AUTONOMOUS,
-		.depth = (uint32_t)__builtin_popcountll(ch->slots.all),
-		/* one descriptor a fragment, where the queue allows: nobody submits a second one */
-		.piece_bytes = ch->max_bytes,
-		.max_copy_bytes = ch->max_bytes,
-		.align_bytes = 1,
-	};
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -211,99 +153,58 @@ static int dsa_chan_count(int node)
 	return find_near(node, -1, &q, reason, sizeof(reason));
 }
 
-static int start(struct dsa_chan *ch, const struct dsa_queue *q, char *reason, size_t cap)
-{
-	int fd = dsa_open(q, reason, cap), rc;
+static struct engine_slots *chan(int i) { return i < CHANNELS ? &chans[i].slots : NULL; }
 
+static int dsa_start(struct engine_slots *s, int node, int index, char *reason, size_t cap)
+{
+	struct dsa_chan *ch = chan_of(s);
+	struct dsa_queue q;
+	int near = find_near(node, index, &q, reason, cap), fd, rc;
+
+	if (!near)
+		return -ENODEV;
+	if (index < 0 || index >= near)
+		return -EINVAL;
+	fd = dsa_open(&q, reason, cap);
 	if (fd < 0)
 		return fd;
-	memset(ch, 0, sizeof(*ch));
-	ch->base.ops = &engine_dsa;
-	ch->max_bytes = q->max_bytes;
+	memset(ch->announced, 0, sizeof(ch->announced));
 	rc = dsa_portal_init(&ch->portal, fd);
 	if (rc) {
 		snprintf(reason, cap, "no memory for records: %s", strerror(-rc));
 		dsa_portal_fini(&ch->portal);
 		return rc;
 	}
-	engine_slots_init(&ch->slots, &device_ops, q->size);
+	engine_slots_init(s, q.size, q.max_bytes);
 	return 0;
 }
 
-static int open_channel(int node, int index, struct engine_chan **out, char *reason, size_t cap)
+static void dsa_stop(struct engine_slots *s, bool in_child)
 {
-	struct dsa_chan *ch = NULL;
-	struct dsa_queue q;
-	int rc = -ENOSPC, near = find_near(node, index, &q, reason, cap);
-
-	if (!near)
-		return -ENODEV;
-	if (index < 0 || index >= near)
-		return -EINVAL;
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < CHANNELS && !ch; i++)
-		ch = chans[i].in_use ? NULL : &chans[i];
-	if (ch)
-		rc = start(ch, &q, reason, cap);
-	if (!rc) {
-		ch->in_use = true;
-		*out = &ch->base;
-	}
-	pthread_mutex_unlock(&lock);
-	return rc;
+	if (in_child)
+		chan_of(s)->portal.memory = NULL;
+	dsa_portal_fini(&chan_of(s)->portal);
 }
+
+static const struct engine_device_ops device = {
+	.engine = &engine_dsa,
+	.chan = chan,
+	.open = dsa_start,
+	.fini = dsa_stop,
+	.fill = dsa_fill,
+	.submit = dsa_submit,
+	.is_ended = dsa_is_ended,
+	.result = dsa_result,
+	.close = dsa_end,
+};
 
 static int dsa_chan_open(int node, int index, struct engine_chan **out)
 {
-	char reason[600] = "";
-	int rc = open_channel(node, index, out, reason, sizeof(reason));
-
-	if (rc)
-		base_log(BASE_LOG_INFO, "engine", "dsa: %s", reason);
-	return rc;
+	return engine_slots_open(&device, node, index, out);
 }
 
-static void dsa_chan_close(struct engine_chan *base)
-{
-	struct dsa_chan *ch = (struct dsa_chan *)base;
-
-	dsa_retire(base);
-	pthread_mutex_lock(&lock);
-	dsa_portal_fini(&ch->portal);
-	ch->in_use = false;
-	pthread_mutex_unlock(&lock);
-}
-
-/* ---- probe ------------------------------------------------------------------------------- */
-
-static int dsa_probe(char *reason, size_t cap)
-{
-	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-	struct engine_chan *ch;
-	int rc;
-
-	pthread_mutex_lock(&one_at_a_time);
-	rc = open_channel(-1, 0, &ch, reason, cap);
-	if (!rc) {
-		rc = engine_slots_probe(ch, reason, cap);
-		dsa_chan_close(ch);
-	}
-	pthread_mutex_unlock(&one_at_a_time);
-	return rc;
-}
-
-/* The child's descriptor would keep the parent's close() from waiting for the device. */
-static void dsa_after_fork_child(void)
-{
-	pthread_mutex_init(&lock, NULL);
-	for (int i = 0; i < CHANNELS; i++) {
-		engine_slots_after_fork_child(&chans[i].slots);
-		if (chans[i].in_use)
-			dsa_portal_close(&chans[i].portal);
-		chans[i].portal.memory = NULL; /* it was not inherited */
-		chans[i].in_use = false;
-	}
-}
+static int dsa_probe(char *reason, size_t cap) { return engine_slots_probe(&device, reason, cap); }
+static void dsa_after_fork_child(void) { engine_slots_after_fork_child(&device); }
 
 const struct engine_ops engine_dsa = {
 	.name = "dsa",
@@ -312,12 +213,12 @@ const struct engine_ops engine_dsa = {
 	.probe = dsa_probe,
 	.chan_count = dsa_chan_count,
 	.chan_open = dsa_chan_open,
-	.chan_close = dsa_chan_close,
-	.caps = dsa_caps,
+	.chan_close = engine_slots_close,
+	.caps = engine_slots_caps,
 	.memory = dsa_memory,
-	.post = dsa_post,
-	.flush = dsa_flush,
-	.poll = dsa_poll,
-	.retire = dsa_retire,
+	.post = engine_slots_post,
+	.flush = engine_slots_flush,
+	.poll = engine_slots_poll,
+	.retire = engine_slots_retire,
 	.after_fork_child = dsa_after_fork_child,
 };

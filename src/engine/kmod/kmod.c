@@ -8,23 +8,16 @@
 
 enum { CHANNELS = 8 };
 
-struct kmod_chan {
-	struct engine_chan base;
+static struct kmod_chan {
+	struct engine_slots slots; /* first */
 	struct kmod_device device;
-	struct engine_slots slots;
-	bool in_use; /* under the lock */
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kmod_chan chans[CHANNELS];
+} chans[CHANNELS];
 
 /* ---- the device -------------------------------------------------------------------------- */
 
 static struct kmod_device *device_of(struct engine_slots *s)
 {
-	struct kmod_chan *ch = (struct kmod_chan *)((char *)s - offsetof(struct kmod_chan, slots));
-
-	return &ch->device;
+	return &((struct kmod_chan *)s)->device;
 }
 
 /* The module writes records as this process's atomic stores would. */
@@ -70,55 +63,6 @@ static int kmod_result(struct engine_slots *s, int slot, const struct engine_cop
 
 static bool kmod_end(struct engine_slots *s) { return kmod_close(device_of(s)); }
 
-static const struct engine_device_ops device_ops = {
-	.name = "kmod",
-	.fill = kmod_fill,
-	.submit = kmod_submit_slots,
-	.is_ended = kmod_is_ended,
-	.result = kmod_result,
-	.close = kmod_end,
-};
-
-/* ---- the functions of a channel ---------------------------------------------------------- */
-
-static int kmod_post(struct engine_chan *base, struct engine_copy *c)
-{
-	struct kmod_chan *ch = (struct kmod_chan *)base;
-
-	if (!c->bytes || c->bytes > ch->device.max_bytes)
-		return -EINVAL;
-	return engine_slots_post(&ch->slots, c);
-}
-
-static void kmod_flush(struct engine_chan *base)
-{
-	engine_slots_flush(&((struct kmod_chan *)base)->slots);
-}
-
-static int kmod_poll(struct engine_chan *base)
-{
-	return engine_slots_poll(&((struct kmod_chan *)base)->slots);
-}
-
-static void kmod_retire(struct engine_chan *base)
-{
-	engine_slots_retire(&((struct kmod_chan *)base)->slots);
-}
-
-static void kmod_caps(const struct engine_chan *base, struct engine_caps *out)
-{
-	const struct kmod_chan *ch = (const struct kmod_chan *)base;
-
-	*out = (struct engine_caps){
-		.flags = ENGINE_POLLED | ENGINE_AUTONOMOUS,
-		.depth = SW_DEPTH,
-		/* the module cuts, and refills the device */
-		.piece_bytes = ch->device.max_bytes,
-		.max_copy_bytes = ch->device.max_bytes,
-		.align_bytes = 1,
-	};
-}
-
 /* ---- opening ----------------------------------------------------------------------------- */
 
 /* Finds the number of channel `index` of those near `node`. Returns: how many there are. */
@@ -150,22 +94,12 @@ static int kmod_chan_count(int node)
 	return find_near(&info, node, -1, &unused);
 }
 
-static int start(struct kmod_chan *ch, int fd, int number, char *reason, size_t cap)
-{
-	int rc = kmod_attach(&ch->device, fd, number, reason, cap);
+static struct engine_slots *chan(int i) { return i < CHANNELS ? &chans[i].slots : NULL; }
 
-	ch->base.ops = &engine_kmod;
-	engine_slots_init(&ch->slots, &device_ops, SW_DEPTH);
-	if (rc)
-		kmod_fini(&ch->device);
-	return rc;
-}
-
-static int open_channel(int node, int index, struct engine_chan **out, char *reason, size_t cap)
+static int kmod_start(struct engine_slots *s, int node, int index, char *reason, size_t cap)
 {
-	struct kmod_chan *ch = NULL;
 	struct sluice_info info;
-	int fd = kmod_open(&info, reason, cap), number = 0, rc = -ENOSPC;
+	int fd = kmod_open(&info, reason, cap), number = 0, rc;
 
 	if (fd < 0)
 		return fd;
@@ -173,70 +107,40 @@ static int open_channel(int node, int index, struct engine_chan **out, char *rea
 		close(fd);
 		return -EINVAL;
 	}
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < CHANNELS && !ch; i++)
-		ch = chans[i].in_use ? NULL : &chans[i];
-	if (ch)
-		rc = start(ch, fd, number, reason, cap);
-	else
-		close(fd);
-	if (!rc) {
-		ch->in_use = true;
-		*out = &ch->base;
-	}
-	pthread_mutex_unlock(&lock);
+	rc = kmod_attach(device_of(s), fd, number, reason, cap);
+	if (rc)
+		kmod_fini(device_of(s));
+	/* the module cuts long copies, and refills the device */
+	engine_slots_init(s, SW_DEPTH, device_of(s)->max_bytes);
 	return rc;
 }
+
+static void kmod_stop(struct engine_slots *s, bool in_child)
+{
+	if (in_child)
+		device_of(s)->records = NULL;
+	kmod_fini(device_of(s));
+}
+
+static const struct engine_device_ops device = {
+	.engine = &engine_kmod,
+	.chan = chan,
+	.open = kmod_start,
+	.fini = kmod_stop,
+	.fill = kmod_fill,
+	.submit = kmod_submit_slots,
+	.is_ended = kmod_is_ended,
+	.result = kmod_result,
+	.close = kmod_end,
+};
 
 static int kmod_chan_open(int node, int index, struct engine_chan **out)
 {
-	char reason[200] = "";
-	int rc = open_channel(node, index, out, reason, sizeof(reason));
-
-	if (rc)
-		base_log(BASE_LOG_INFO, "engine", "kmod: %s", reason);
-	return rc;
+	return engine_slots_open(&device, node, index, out);
 }
 
-static void kmod_chan_close(struct engine_chan *base)
-{
-	struct kmod_chan *ch = (struct kmod_chan *)base;
-
-	kmod_retire(base);
-	pthread_mutex_lock(&lock);
-	kmod_fini(&ch->device);
-	ch->in_use = false;
-	pthread_mutex_unlock(&lock);
-}
-
-static int kmod_probe(char *reason, size_t cap)
-{
-	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-	struct engine_chan *ch;
-	int rc;
-
-	pthread_mutex_lock(&one_at_a_time);
-	rc = open_channel(-1, 0, &ch, reason, cap);
-	if (!rc) {
-		rc = engine_slots_probe(ch, reason, cap);
-		kmod_chan_close(ch);
-	}
-	pthread_mutex_unlock(&one_at_a_time);
-	return rc;
-}
-
-/* The child's descriptor would keep the parent's close from ending its copies. */
-static void kmod_after_fork_child(void)
-{
-	pthread_mutex_init(&lock, NULL);
-	for (int i = 0; i < CHANNELS; i++) {
-		engine_slots_after_fork_child(&chans[i].slots);
-		chans[i].device.records = NULL; /* they were not inherited */
-		if (chans[i].in_use)
-			kmod_fini(&chans[i].device);
-		chans[i].in_use = false;
-	}
-}
+static int kmod_probe(char *reason, size_t cap) { return engine_slots_probe(&device, reason, cap); }
+static void kmod_after_fork_child(void) { engine_slots_after_fork_child(&device); }
 
 const struct engine_ops engine_kmod = {
 	.name = "kmod",
@@ -245,11 +149,11 @@ const struct engine_ops engine_kmod = {
 	.probe = kmod_probe,
 	.chan_count = kmod_chan_count,
 	.chan_open = kmod_chan_open,
-	.chan_close = kmod_chan_close,
-	.caps = kmod_caps,
-	.post = kmod_post,
-	.flush = kmod_flush,
-	.poll = kmod_poll,
-	.retire = kmod_retire,
+	.chan_close = engine_slots_close,
+	.caps = engine_slots_caps,
+	.post = engine_slots_post,
+	.flush = engine_slots_flush,
+	.poll = engine_slots_poll,
+	.retire = engine_slots_retire,
 	.after_fork_child = kmod_after_fork_child,
 };
