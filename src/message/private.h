@@ -22,5 +22,4 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
  * there. */
 void snapshot_forget(struct node_header *h, uintptr_t start, uintptr_t end);
 
-
 #endif

@@ -13,14 +13,14 @@
 #include "os/os.h"
 #include "region/region.h"
 
-#define READ_MIN_BYTES 2048u /* fewer: the kernel is as fast */
-#define COUNT_MIN_BYTES 4096u /* private bytes of one read that the owner is told of */
-#define DIRECT_MIN_BYTES 16384u /* in one address space: two system calls find the mappings */
-#define TIMED_MIN_BYTES (256u << 10) /* private reads whose time tells the rate of the kernel */
-#define TIMED_PS_MAX 400u /* of a byte: the reader may lose its CPU meanwhile */
-#define READ_MAX_BYTES 0x7ffff000ull /* the kernel's MAX_RW_COUNT */
-#define POPULATE_MAX_BYTES (64u << 20) /* of a longer region, what is copied is populated */
-#define PLAIN_MAX_BYTES 16384u /* libc's memcpy, without a choice of kernels */
+#define READ_MIN_BYTES     2048u  /* fewer: the kernel is as fast */
+#define COUNT_MIN_BYTES    4096u  /* private bytes of one read that the owner is told of */
+#define DIRECT_MIN_BYTES   16384u /* in one address space: two system calls find the mappings */
+#define TIMED_MIN_BYTES    (256u << 10)  /* private reads whose time tells the rate of the kernel */
+#define TIMED_PS_MAX       400u          /* of a byte: the reader may lose its CPU meanwhile */
+#define READ_MAX_BYTES     0x7ffff000ull /* the kernel's MAX_RW_COUNT */
+#define POPULATE_MAX_BYTES (64u << 20)   /* of a longer region, what is copied is populated */
+#define PLAIN_MAX_BYTES    16384u        /* libc's memcpy, without a choice of kernels */
 
 enum {
 	PIECES = 32, /* unserved, of one read */
@@ -39,14 +39,12 @@ struct piece {
 
 struct reading {
 	const struct message_read *call;
-	struct node_header *header; /* NULL: the peer has this address space */
-	const char *arena;          /* of the header, or NULL */
-	uint64_t arena_bytes;
-	uint64_t total, at;       /* bytes of the message; of these looked at */
-	uint64_t served;          /* bytes copied from the arena */
+	struct node_header *header; /* begins the peer's arena; NULL: it has this address space */
+	uint64_t total, at;         /* bytes of the message; of these looked at */
+	uint64_t served;            /* bytes copied from the arena */
 	struct region_range range;  /* of the bytes [from, to) that were copied last */
-	uintptr_t from, to;       /* from >= to: none */
-	bool is_range;             /* range can be read; otherwise no region up to range.start */
+	uintptr_t from, to;         /* from >= to: none */
+	bool is_range;              /* range can be read; otherwise no region up to range.start */
 	struct piece pieces[PIECES];
 	int n;
 };
@@ -58,21 +56,21 @@ static void populate(const struct reading *r)
 {
 	static _Atomic uint64_t populated[POPULATED];
 	const struct region_range *s = &r->range;
-	uint64_t key = (uint64_t)(uintptr_t)r->arena ^ s->id * 0x9e3779b97f4a7c15ull ^ s->end;
+	uint64_t key = (uint64_t)(uintptr_t)r->header ^ s->id * 0x9e3779b97f4a7c15ull ^ s->end;
 	_Atomic uint64_t *slot = &populated[s->id % POPULATED];
 
 	if (s->end - s->start > POPULATE_MAX_BYTES ||
 	    atomic_load_explicit(slot, memory_order_relaxed) == key)
 		return;
 	atomic_store_explicit(slot, key, memory_order_relaxed);
-	os_populate((char *)r->arena + s->arena_off, s->end - s->start);
+	os_populate((char *)r->header + s->arena_off, s->end - s->start);
 }
 
 /* Was all that was copied from the present range right? */
 static bool is_right(struct reading *r)
 {
-	bool ok = r->from >= r->to || !r->arena ||
-		  region_peer_has(r->arena, &r->range, r->from, r->to);
+	bool ok = r->from >= r->to || !r->header ||
+		  region_peer_has(r->header, &r->range, r->from, r->to);
 
 	r->from = UINTPTR_MAX;
 	r->to = 0;
@@ -97,13 +95,16 @@ static bool find_mapping(struct reading *r, uintptr_t addr)
 
 static bool find_range(struct reading *r, uintptr_t addr)
 {
-	if (!r->arena)
+	uint64_t arena_bytes;
+
+	if (!r->header)
 		return find_mapping(r, addr);
 	if (!is_right(r))
 		return false;
-	r->is_range = region_peer_find(r->arena, addr, &r->range);
-	if (r->is_range && (r->range.arena_off > r->arena_bytes ||
-			   r->range.end - r->range.start > r->arena_bytes - r->range.arena_off))
+	arena_bytes = r->header->arena_bytes;
+	r->is_range = region_peer_find(r->header, addr, &r->range);
+	if (r->is_range && (r->range.arena_off > arena_bytes ||
+			    r->range.end - r->range.start > arena_bytes - r->range.arena_off))
 		return false; /* no region of this arena */
 	if (r->is_range)
 		populate(r);
@@ -114,8 +115,8 @@ static bool find_range(struct reading *r, uintptr_t addr)
 
 static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
 {
-	const char *at = (const char *)((uintptr_t)r->arena + r->range.arena_off +
-					(from - r->range.start));
+	const char *at =
+		(const char *)((uintptr_t)r->header + r->range.arena_off + (from - r->range.start));
 
 	os_copy(to, at, bytes,
 		bytes <= PLAIN_MAX_BYTES ? BASE_COPY_PLAIN : os_copy_pick(bytes, bytes));
@@ -136,8 +137,11 @@ static void note_private(struct node_header *h, const struct iovec *v, unsigned 
 		for (uintptr_t g = first; g <= last && v[i].iov_len; g++) {
 			if (g == first + NOTED_GRANULES)
 				g = last;
-			atomic_store_explicit(node_granule(h, g), (uint32_t)g,
-					      memory_order_relaxed);
+			/* the owner reads the line at each send */
+			if (atomic_load_explicit(node_granule(h, g), memory_order_relaxed) !=
+			    (uint32_t)g)
+				atomic_store_explicit(node_granule(h, g), (uint32_t)g,
+						      memory_order_relaxed);
 		}
 	}
 }
@@ -191,8 +195,8 @@ static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes
 {
 	while (bytes) {
 		uint64_t n;
-		bool known = r->is_range ? from >= r->range.start && from < r->range.end :
-					  from < r->range.start && r->range.start;
+		bool known = r->is_range ? from >= r->range.start && from < r->range.end
+					 : from < r->range.start && r->range.start;
 
 		if (!known && !find_range(r, from))
 			return false;
@@ -265,13 +269,14 @@ static ssize_t read_real(const struct message_read *c)
 /* Has the kernel read all, and tells the owner. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	uint64_t begin_ns = os_now_ns();
+	bool is_timed = h && total >= TIMED_MIN_BYTES;
+	uint64_t begin_ns = is_timed ? os_now_ns() : 0;
 	ssize_t ret = read_real(c);
 
 	if (!h || ret != (ssize_t)total)
 		return ret;
 	note_private(h, c->remote, c->remotes);
-	if (total >= TIMED_MIN_BYTES) {
+	if (is_timed) {
 		uint64_t ns = base_min_u64(os_now_ns() - begin_ns, total * TIMED_PS_MAX / 1000);
 
 		atomic_fetch_add_explicit(&h->long_ns, ns, memory_order_relaxed);
@@ -283,8 +288,7 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 /* h: of the peer; NULL: the peer has this address space. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	struct reading r = { .call = c, .header = h, .arena = (const char *)h, .total = total,
-			     .arena_bytes = h ? h->arena_bytes : 0, .from = UINTPTR_MAX };
+	struct reading r = { .call = c, .header = h, .total = total, .from = UINTPTR_MAX };
 	bool is_complete = read_runs(&r);
 	ssize_t ret;
 
