@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* After how many uses memory is adopted, how many regions there may be, huge pages. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/uio.h>
 
 #include "region/blocks.h"
 #include "region/private.h"
@@ -414,6 +416,31 @@ REGION_TEST(memory_that_can_be_huge_pages_is)
 	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	CHECK_EQ(smaps_value(p, "AnonHugePages"), 8 << 10);
 	CHECK_FILLED(p, 8 * MIB, 1);
+}
+
+/* Peers read by system calls, which hold the pages; a pipe holds them here. */
+REGION_TEST(a_reader_of_a_part_of_a_huge_page_keeps_its_bytes)
+{
+	char *p = pages_get_aligned(4 * MIB, 2 * MIB), got[PAGE];
+	struct iovec page = { p + 2 * MIB, PAGE };
+	struct region_desc d;
+	int held[2];
+
+	region_begin(NULL, NULL);
+	if (!machine_collapses())
+		unit_skip("no huge pages here");
+	region_set_read_by_peers();
+	fill(p, 4 * MIB, 1);
+	ADOPT(p, 4 * MIB);
+	CHECK_EQ(smaps_value(p, "ShmemPmdMapped"), 4 << 10);
+	region_describe(p, 4 * MIB, REGION_USE, &d);
+	CHECK_EQ(munmap(p + 3 * MIB, MIB), 0); /* it ends with its last pin: 1.5 huge pages */
+	CHECK(!pipe(held) && vmsplice(held[1], &page, 1, 0) == (ssize_t)PAGE);
+	region_release(&d);
+	CHECK(!is_shared(p));
+	CHECK_EQ(read(held[0], got, PAGE), PAGE);
+	CHECK(!memcmp(got, p + 2 * MIB, PAGE));
+	check_part_at(__FILE__, __LINE__, p, 0, 3 * MIB, 1);
 }
 
 REGION_TEST(huge_pages_can_be_switched_off)
