@@ -40,9 +40,7 @@ def test_lintian_has_no_error_and_no_warning(packages):
 @pytest.mark.parametrize('name', ['debian-mpich', 'debian-openmpi'])
 def test_a_program_is_linked_and_runs_with_the_packages(unpacked, name, tmp_path):
     """stencil.c uses the headers, the GOAL library and the host MPI."""
-    mpi = mpis.ALL[name]
-    if mpi.missing():
-        pytest.skip(mpi.missing())
+    mpi = mpis.need(name)
     libraries = unpacked / 'usr/lib/x86_64-linux-gnu'
     found = {'PKG_CONFIG_LIBDIR': str(libraries / 'pkgconfig'), 'PKG_CONFIG_SYSROOT_DIR': str(unpacked)}
     flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'sluice-goal'], check=True,

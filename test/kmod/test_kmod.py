@@ -11,7 +11,7 @@ import guest
 import pytest
 
 from support.build import compile_once
-from support.mpi import ALL
+from support.mpi import need
 from support.paths import BUILD, PROGRAMS, SLUICE
 
 HERE = guest.ROOT / 'test/kmod'
@@ -112,9 +112,7 @@ def test_random_kills_leave_no_page_pinned(version, client):
 
 def test_engine_suite_and_two_ranks(version, client):
     """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and MPI."""
-    mpi = ALL['mpich']
-    if mpi.missing():
-        pytest.skip(mpi.missing())
+    mpi = need('mpich')
     program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
     env = {**mpi.own_env, 'LD_LIBRARY_PATH': str(mpi.libdir), 'SLUICE_ENGINE': 'kmod',
            'SLUICE_WORKER_KIND': 'thread', 'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1',

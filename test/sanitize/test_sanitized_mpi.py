@@ -116,9 +116,7 @@ def preload(kind):
 @pytest.mark.parametrize('build, program, way', cases())
 def test_sanitized(build, program, way, tmp_path):
     """Every behaviour of the program holds, and the sanitizer has nothing to say."""
-    mpi = mpis.ALL['mpich']
-    if mpi.missing():
-        pytest.skip(mpi.missing())
+    mpi = mpis.need('mpich')
     source = f'{program}.c'
     left_out = NOT_UNDER_ASAN | (NOT_UNDER_TSAN if build == 'tsan' else set())
     names = [name for name, least in behaviours(source) if least <= 2 and name not in left_out]

@@ -28,15 +28,9 @@ GUARDS = ['uffd', 'mremap', 'mprotect']
 JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
 
 
-def get(name):
-    if mpis.ALL[name].missing():
-        pytest.skip(mpis.ALL[name].missing())
-    return mpis.ALL[name]
-
-
 def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout, before=()):
     env = {**env, 'SLUICE_STATS': str(prefix)}
-    report = Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice,
+    report = Runner({program: {behaviour}}).check(mpis.need(name), program, ranks, behaviour, sluice=with_sluice,
                                                   env=env,
                                                   timeout=timeout, before=before)
     if with_sluice:

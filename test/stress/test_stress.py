@@ -21,12 +21,6 @@ def runner():
     return Runner({})
 
 
-def get(name):
-    if mpis.ALL[name].missing():
-        pytest.skip(mpis.ALL[name].missing())
-    return mpis.ALL[name]
-
-
 def available_mib():
     text = pathlib.Path('/proc/meminfo').read_text()
     return int(re.search(r'MemAvailable:\s+(\d+)', text).group(1)) // 1024
@@ -36,7 +30,7 @@ def available_mib():
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_hundred_thousand_buffers(name, way, runner, with_sluice):
     """Mappings, descriptors and memory at the end are as at the beginning."""
-    runner.check(get(name), 'memory.c', 2, 'many_different_buffers', sluice=with_sluice, timeout=1500,
+    runner.check(mpis.need(name), 'memory.c', 2, 'many_different_buffers', sluice=with_sluice, timeout=1500,
                  env={**WAYS[way], 'HARNESS_BUFFERS': '100000'})
 
 
@@ -46,7 +40,7 @@ def test_hundred_thousand_buffers(name, way, runner, with_sluice):
 def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
     if available_mib() < 12000:
         pytest.skip(f'{available_mib()} MiB of memory are available, 12000 are needed')
-    runner.check(get(name), 'large.c', 2, behaviour, sluice=with_sluice,
+    runner.check(mpis.need(name), 'large.c', 2, behaviour, sluice=with_sluice,
                  env={**WAYS, 'taken': TAKEN}[way], timeout=600)
 
 
@@ -55,7 +49,7 @@ def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('mpich', 3), ('mpich', 4), ('openmpi', 2),
                                          ('openmpi', 3)])
 def test_long_random_sequence(name, ranks, way, seed, runner, with_sluice):
-    runner.check(get(name), 'random_ops.c', ranks, 'random_sequence', sluice=with_sluice, timeout=900,
+    runner.check(mpis.need(name), 'random_ops.c', ranks, 'random_sequence', sluice=with_sluice, timeout=900,
                  env={**WAYS[way], 'HARNESS_SEED': str(seed), 'HARNESS_STEPS': '1500'})
 
 
@@ -64,13 +58,13 @@ def test_long_random_sequence(name, ranks, way, seed, runner, with_sluice):
 def test_threads_again_and_again(way, round, with_sluice):
     runner = Runner({})
     for behaviour in ['threads_with_own_communicators', 'other_threads_memory_stays']:
-        runner.check(get('mpich'), 'threads.c', 2, behaviour, sluice=with_sluice, env=WAYS[way])
+        runner.check(mpis.need('mpich'), 'threads.c', 2, behaviour, sluice=with_sluice, env=WAYS[way])
 
 
 @pytest.mark.parametrize('ranks', [2, 4])
 def test_intel_benchmarks_complete(ranks, with_sluice):
     """IMB's Bcast and Gather over its whole range of sizes."""
-    mpi = get('impi')
+    mpi = mpis.need('impi')
     result = mpi.launch(ranks, mpi.bindir / 'IMB-MPI1', '-npmin', str(ranks), '-iter', '20', '-mem', '2',
                         'Bcast', 'Gather', sluice=with_sluice, timeout=900,
                         env={'SLUICE_COLL_THRESHOLD': '1'})
@@ -89,7 +83,7 @@ WHOLE = {'taken': TAKEN, 'early': {**TAKEN, **mpis.EARLY, 'SLUICE_GUARD_KIND': '
 def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
     """All cases, in communicators of 1 to 9 ranks."""
     each = '1' if ranks < 9 else '8'
-    Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice,
+    Runner({'matrix.c': {behaviour}}).check(mpis.need(name), 'matrix.c', ranks, behaviour, sluice=with_sluice,
                                             timeout=1700,
                                             env={**WHOLE[way], 'HARNESS_EACH': each})
 
@@ -99,7 +93,7 @@ def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
     ('mpich', 3, 'taken'), ('mpich', 4, 'early'), ('mpich', 2, 'small_fragments'), ('mpich', 2, 'staged'),
     ('openmpi', 2, 'taken'), ('openmpi', 3, 'cma')])
 def test_ten_thousand_random_types(name, ranks, config, behaviour, with_sluice, tmp_path):
-    test_types.check_types(get(name), ranks, config, with_sluice, tmp_path, [behaviour], 1700,
+    test_types.check_types(mpis.need(name), ranks, config, with_sluice, tmp_path, [behaviour], 1700,
                            HARNESS_CASES='10000', HARNESS_SEED='2')
 
 
@@ -107,7 +101,7 @@ def test_ten_thousand_random_types(name, ranks, config, behaviour, with_sluice, 
 def test_ten_thousand_requests(name, ranks, with_sluice):
     for program, behaviour in [('requests.c', 'thousands_are_in_flight'),
                                ('requests_short.c', 'thousands_of_all_kinds_are_in_flight')]:
-        Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice,
+        Runner({program: {behaviour}}).check(mpis.need(name), program, ranks, behaviour, sluice=with_sluice,
                                              timeout=600,
                                              env={**TAKEN, 'CHECK_REQUESTS': '10000'})
 
@@ -115,6 +109,6 @@ def test_ten_thousand_requests(name, ranks, with_sluice):
 @pytest.mark.parametrize('behaviour', ['communicators_come_and_go', 'communicators_are_there_at_once'])
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 2), ('openmpi', 3)])
 def test_thousand_communicators(name, ranks, behaviour, with_sluice):
-    Runner({'lifetimes.c': {behaviour}}).check(get(name), 'lifetimes.c', ranks, behaviour,
+    Runner({'lifetimes.c': {behaviour}}).check(mpis.need(name), 'lifetimes.c', ranks, behaviour,
                                                sluice=with_sluice, timeout=1700,
                                                env={**TAKEN, 'HARNESS_COMMUNICATORS': '1000'})

@@ -3,6 +3,8 @@
 import os
 import shutil
 
+import pytest
+
 from . import job
 from .options import is_short, spelled
 from .build import compile_once
@@ -126,3 +128,11 @@ ALL = {mpi.name: mpi for mpi in [
     from_debian('debian-mpich', 'mpich', 'mpich', MPICH_ENV),
     from_debian('debian-openmpi', 'openmpi', 'openmpi', OPENMPI_ENV),
 ]}
+
+
+def need(name):
+    """The MPI of this name; without it the test is skipped."""
+    mpi = ALL[name]
+    if mpi.missing():
+        pytest.skip(mpi.missing())
+    return mpi

@@ -2,6 +2,7 @@
 import pytest
 
 import cli
+from support.mpi import need
 
 
 @pytest.fixture(scope='session', autouse=True)
@@ -16,3 +17,8 @@ def tools(tmp_path_factory):
     folder = tmp_path_factory.mktemp('tools')
     cli.fake_mpi(folder / 'mpi')
     return folder
+
+
+@pytest.fixture(params=['mpich', 'openmpi'])
+def mpi(request):
+    return need(request.param)

@@ -9,15 +9,8 @@ import re
 import pytest
 
 from cli import PROGRAMS, sluice
-from support import mpi as mpis
+from support.mpi import need
 from support.paths import SLUICE
-
-
-def need(name):
-    mpi = mpis.ALL[name]
-    if mpi.missing():
-        pytest.skip(mpi.missing())
-    return mpi
 
 
 def trace(mpi, folder, program, *words, args=()):

@@ -12,22 +12,10 @@ import pytest
 
 from cli import PROGRAMS, compile_c, fake_mpi, plain_env
 from support import job
-from support import mpi as mpis
+from support.mpi import need
 from support.paths import SLUICE
 
 OUTPUTS = ('summary.txt', 'timeline.html', 'trace.json')
-
-
-def need(name):
-    mpi = mpis.ALL[name]
-    if mpi.missing():
-        pytest.skip(mpi.missing())
-    return mpi
-
-
-@pytest.fixture(params=['mpich', 'openmpi'])
-def mpi(request):
-    return need(request.param)
 
 
 @pytest.fixture

@@ -10,24 +10,12 @@ import time
 import pytest
 
 from cli import PROGRAMS, sluice
-from support import mpi as mpis
+from support.mpi import need
 from support.paths import SLUICE
 
 RANKS = 4
 WRITTEN = re.compile(r'(\d+) ranks, (\d+) messages, (\d+) bytes; (\d+) calls of collectives: '
                      r'(\d+) messages, (\d+) bytes')
-
-
-def need(name):
-    mpi = mpis.ALL[name]
-    if mpi.missing():
-        pytest.skip(mpi.missing())
-    return mpi
-
-
-@pytest.fixture(params=['mpich', 'openmpi'])
-def mpi(request):
-    return need(request.param)
 
 
 def record(mpi, folder, *words, ranks=RANKS):
@@ -160,6 +148,13 @@ def test_a_damaged_file_is_refused(records, tmp_path):
     (tmp_path / 'rank-0.1.messages').write_bytes(records)
     done = sluice('trace', 'goal', tmp_path)
     assert done.returncode == 1 and 'sluice: trace:' in done.stderr
+
+
+@pytest.mark.parametrize('where, why', [('none/run.goal', 'No such file'), ('.', 'Is a directory')])
+def test_a_file_that_cannot_be_written_is_refused_before_the_program_starts(where, why, tmp_path):
+    done = sluice('trace', '-o', tmp_path / 't', '--goal', tmp_path / where, '--', 'touch', tmp_path / 'ran')
+    assert done.returncode == 1 and why in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / 'ran').exists() and not (tmp_path / 't').exists()
 
 
 def test_a_folder_without_messages_is_reported(tmp_path):

@@ -9,20 +9,13 @@ import re
 import pytest
 
 from cli import PROGRAMS
-from support import mpi as mpis
+from support.mpi import need
 from support.paths import SLUICE
 
 ALL = [f'--set=COLL_{name}=on' for name in ('NONBLOCKING', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
                                             'REDUCE_SCATTER',
                                             'BCAST', 'GATHER')] + ['--set=COLL_THRESHOLD=1']
 WORKER = ['--set=WORKER_KIND=process', '--set=ENGINE_CPUS=0-1', '--set=WORKERS=1']
-
-
-def need(name):
-    mpi = mpis.ALL[name]
-    if mpi.missing():
-        pytest.skip(mpi.missing())
-    return mpi
 
 
 def trace(mpi, folder, *words, ranks=2, rounds=4, **more):

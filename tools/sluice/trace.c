@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -277,6 +278,20 @@ static void set_goal(const char *path)
 	is_misused |= n < 0 || (size_t)n >= sizeof goal_path;
 }
 
+/* Returns: 0, or -errno: the file cannot be written after the run. Creates nothing. */
+static int check_goal(void)
+{
+	char *slash = strrchr(goal_path, '/'), dir[PATH_MAX];
+	struct stat st;
+
+	if (!goal_path[0])
+		return 0;
+	if (!stat(goal_path, &st))
+		return S_ISDIR(st.st_mode) ? -EISDIR : access(goal_path, W_OK) ? -errno : 0;
+	snprintf(dir, sizeof dir, "%.*s/", (int)(slash - goal_path), goal_path);
+	return access(dir, W_OK | X_OK) ? -errno : 0;
+}
+
 static const char *record_library(void) { return goal_path[0] ? "libsluice-record.so" : NULL; }
 
 static int own_flag(char **arg)
@@ -312,6 +327,11 @@ static int prepare(bool has_library)
 	if (!has_library) {
 		SAY_ONCE("trace: the program runs without Sluice: nothing is traced");
 		return 0;
+	}
+	rc = check_goal();
+	if (rc) {
+		SAY_ONCE("trace: --goal cannot write %s: %s", goal_path, strerror(-rc));
+		return TOOL_FAILED;
 	}
 	if (!folder[0])
 		snprintf(folder, sizeof folder, "sluice-trace.%d", job_launcher());
