@@ -30,9 +30,9 @@ JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
 
 def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout, before=()):
     env = {**env, 'SLUICE_STATS': str(prefix)}
-    report = Runner({program: {behaviour}}).check(mpis.need(name), program, ranks, behaviour, sluice=with_sluice,
-                                                  env=env,
-                                                  timeout=timeout, before=before)
+    runner = Runner({program: {behaviour}})
+    report = runner.check(mpis.need(name), program, ranks, behaviour, sluice=with_sluice, env=env,
+                          timeout=timeout, before=before)
     if with_sluice:
         total = counters(env['SLUICE_STATS'], report.result)
         assert total['early'] > 0, total

@@ -329,47 +329,27 @@ static void meet(void)
 	EXPECT(sum == size);
 }
 
-BEHAVIOUR(requests_one_by_one, 2)
+/* n requests are active at a time. polled: each rank completes them by other calls. */
+static void requests_in_a_row(int n, bool polled)
 {
 	struct flight f;
 
-	flight_create(&f, 1);
+	flight_create(&f, n);
 	for (int i = 0; i < CALLS; i++) {
 		flight_start(&f, i, MPI_COMM_WORLD);
-		flight_waitall(&f, i);
+		if (polled)
+			flight_poll(&f, i, i + rank);
+		else
+			flight_waitall(&f, i);
 		if (i % 4 == 3)
 			meet();
 	}
 	flight_free(&f);
 }
 
-BEHAVIOUR(requests_at_once, 2)
-{
-	struct flight f;
-
-	flight_create(&f, 3);
-	for (int i = 0; i < CALLS; i++) {
-		flight_start(&f, i, MPI_COMM_WORLD);
-		flight_waitall(&f, i);
-		if (i % 4 == 3)
-			meet();
-	}
-	flight_free(&f);
-}
-
-BEHAVIOUR(requests_polled, 2)
-{
-	struct flight f;
-
-	flight_create(&f, 2);
-	for (int i = 0; i < CALLS; i++) {
-		flight_start(&f, i, MPI_COMM_WORLD);
-		flight_poll(&f, i, i + rank); /* each rank otherwise */
-		if (i % 4 == 3)
-			meet();
-	}
-	flight_free(&f);
-}
+BEHAVIOUR(requests_one_by_one, 2) { requests_in_a_row(1, false); }
+BEHAVIOUR(requests_at_once, 2) { requests_in_a_row(3, false); }
+BEHAVIOUR(requests_polled, 2) { requests_in_a_row(2, true); }
 
 /* Whenever the ranks can agree, a request is active, and blocking calls have trials, too. */
 BEHAVIOUR(requests_across_blocking_calls, 2)
