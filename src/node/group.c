@@ -10,9 +10,9 @@
 
 #include "node/private.h"
 
-#define SPIN_NS 50000u          /* when each rank has a core */
-#define YIELD_NS 1000000000u /* from then on waiting costs less than the host MPI's own spinning */
-#define YIELD_SHARED_NS 2000000u
+#define SPIN_NS 50000u /* of a wait that is not polite */
+#define YIELD_NS 1000000000u /* from then on it costs less than the host MPI's own spinning */
+#define YIELD_SHARED_NS 2000000u /* of a polite wait, where a yield reaches the other ranks */
 #define PROBE_BYTES (64u << 10)
 /* each buffer is used once, as its bytes must lie in the writer's cache, as a root's do */
 #define PROBE_COPIES 4
@@ -93,18 +93,21 @@ static bool is_one_session(const struct node_hello *all, int size)
 static void set_waiting(struct node_group *g, const struct node_hello *all)
 {
 	struct os_cpumask cpus = all[0].cpus;
+	bool is_polite;
 
 	for (int r = 1; r < g->size; r++)
 		os_cpumask_or(&cpus, &all[r].cpus);
 	g->cpus = cpus;
 	g->oversubscribed = os_cpumask_count(&cpus) < g->size;
-	g->spin_ns = g->oversubscribed ? 0 : SPIN_NS;
+	is_polite = base_opt.wait == BASE_WAIT_AUTO ? g->oversubscribed
+						    : base_opt.wait == BASE_WAIT_POLITE;
+	g->spin_ns = is_polite ? 0 : SPIN_NS;
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
-	g->yield_ns = g->oversubscribed ? YIELD_SHARED_NS : YIELD_NS;
+	g->yield_ns = is_polite ? YIELD_SHARED_NS : YIELD_NS;
 	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
 	 * yield has no rank to yield to. */
-	if ((g->oversubscribed && !is_one_session(all, g->size)) || base_fault("nap"))
+	if ((is_polite && !is_one_session(all, g->size)) || base_fault("nap"))
 		g->yield_ns = 0;
 }
 
@@ -299,13 +302,13 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 	for (int r = 0; r < g->size; r++) {
 		const struct node_peer *p = g->peers[r];
 
-		g->places[r] = (struct node_place){ .pid = all[r].pid,
-						    .memory_node = all[r].memory_node,
-						    .arena = p ? p->base : region_arena_base(),
-						    .arena_bytes = p ? p->bytes :
-								       region_arena_bytes(),
-						    .shares_memory = has_images &&
-								     os_shares_memory(all[r].pid) };
+		g->places[r] =
+			(struct node_place){ .pid = all[r].pid,
+					     .memory_node = all[r].memory_node,
+					     .arena = p ? p->base : region_arena_base(),
+					     .arena_bytes = p ? p->bytes : region_arena_bytes(),
+					     .shares_memory =
+						     has_images && os_shares_memory(all[r].pid) };
 	}
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
@@ -331,8 +334,7 @@ const char *node_refusal(void) { return last_refusal; }
 
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
 {
-	struct node_group *g = base_fault("group") ? NULL :
-							group_alloc(oob->rank, oob->size);
+	struct node_group *g = base_fault("group") ? NULL : group_alloc(oob->rank, oob->size);
 	struct node_hello mine = { 0 }, *all = calloc((size_t)oob->size, sizeof *all);
 	struct exchange x = { .fd = -1 };
 	const char *why = NULL;
@@ -453,8 +455,8 @@ static int vm_copy(const struct node_place *p, char *mine, char *theirs, uint64_
 	}
 	while (bytes) {
 		struct iovec local = { mine, bytes }, remote = { theirs, bytes };
-		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0) :
-				    process_vm_readv(pid, &local, 1, &remote, 1, 0);
+		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
+				  : process_vm_readv(pid, &local, 1, &remote, 1, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;

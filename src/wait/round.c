@@ -19,7 +19,7 @@
 #define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
-#define NAP_SHARE    16       /* share of the time waited so far */
+#define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
 __thread struct wait_thread *wait_thread;

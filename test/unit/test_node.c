@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "os/os.h"
-#include "node/node.h"
+#include "node/private.h"
 #include "ranks.h"
 
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
@@ -208,6 +208,29 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_TEST=fault=vm_readv:all");
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach,
 		  "SLUICE_TEST=fault=vm_readv:all,vm_writev:all");
+}
+
+/* ---- SLUICE_WAIT ------------------------------------------------------------------------- */
+
+static void wait_as_told(struct ranks *r)
+{
+	struct node_group *g = create(r);
+	bool is_polite = base_opt.wait == BASE_WAIT_AUTO ? node_is_oversubscribed(g) :
+							   base_opt.wait == BASE_WAIT_POLITE;
+
+	CHECK_EQ(g->spin_ns == 0, is_polite);
+	CHECK_EQ(g->yield_ns < 10000000, is_polite);
+	ranks_barrier(r);
+	node_group_destroy(g);
+}
+
+UNIT_TEST(groups_wait_as_the_user_says)
+{
+	for (int ranks = 1; ranks <= 3; ranks += 2) {
+		ranks_run(ranks, OPTIONS("SLUICE_WAIT=auto"), wait_as_told, NULL);
+		ranks_run(ranks, OPTIONS("SLUICE_WAIT=spin"), wait_as_told, NULL);
+		ranks_run(ranks, OPTIONS("SLUICE_WAIT=polite"), wait_as_told, NULL);
+	}
 }
 
 /* ---- calls ------------------------------------------------------------------------------- */
