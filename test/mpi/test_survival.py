@@ -61,6 +61,16 @@ def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
     return result, ended - when[0]
 
 
+def check_end_of_job(name, ranks, victim, what, env, get_mpi, with_sluice, tmp_path):
+    before, mpi = traces(), get_mpi(name)
+    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
+                                   tmp_path, env)
+    assert result.status != 0 and not result.timed_out, result.explain()
+    assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
+    assert not result.leftovers, result.leftovers
+    assert traces() <= before, traces() - before
+
+
 # alone: traces() sees the files of every job on this machine
 @pytest.mark.alone
 @pytest.mark.parametrize('what', ['bcast', 'gather'])
@@ -68,14 +78,14 @@ def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
 @pytest.mark.parametrize('kind', ['auto', 'trials', pytest.param('cma', marks=pytest.mark.complete),
                                   pytest.param('staged', marks=pytest.mark.complete)])
 def test_killed_rank_ends_the_job(name, ranks, victim, what, kind, get_mpi, with_sluice, tmp_path):
-    before, mpi = traces(), get_mpi(name)
     env = {'SLUICE_DECIDE': 'measure'} if kind == 'trials' else {'SLUICE_REGION_KIND': kind}
-    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
-                                   tmp_path, env)
-    assert result.status != 0 and not result.timed_out, result.explain()
-    assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
-    assert not result.leftovers, result.leftovers
-    assert traces() <= before, traces() - before
+    check_end_of_job(name, ranks, victim, what, env, get_mpi, with_sluice, tmp_path)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
+def test_killed_sleeper_ends_the_job(name, get_mpi, with_sluice, tmp_path):
+    check_end_of_job(name, 3, 1, 'asleep', {'SLUICE_WAIT': 'polite'}, get_mpi, with_sluice, tmp_path)
 
 
 class Keeper:

@@ -2,9 +2,9 @@
 /*
  * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many
  * nonblocking collectives at once; with "away", likewise, while the ranks compute; with
- * "decisions", a few calls on ever new communicators, which are connected and tried meanwhile. Each
- * rank writes its pid to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the
- * middle.
+ * "decisions", a few calls on ever new communicators, which are connected and tried meanwhile; with
+ * "asleep", each rank waits for a message that never comes. Each rank writes its pid to
+ * HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -96,6 +96,10 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (argc > 1 && !strcmp(argv[1], "asleep")) {
+		tell_pid(rank);
+		MPI_Recv(&size, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
 	buf = malloc(bytes);
 	memset(buf, rank, bytes);
 	if (gather || requests || decisions)

@@ -289,6 +289,28 @@ BEHAVIOUR(signalled, 2)
 	EXPECT(signals > 0);
 }
 
+static int pids[64];
+
+static void send_to_the_stopped(int r)
+{
+	if (r == 1)
+		kill(pids[1], SIGSTOP);
+	send_one(r);
+	if (!r) {
+		usleep(5000); /* the message and its wake-up have come */
+		kill(pids[1], SIGCONT);
+	}
+}
+
+/* A sleeping rank is stopped when it gets its message, and later continued. */
+BEHAVIOUR(stopped, 2)
+{
+	int own = (int)getpid();
+
+	MPI_Allgather(&own, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD);
+	measure(receive, send_to_the_stopped);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
