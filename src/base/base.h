@@ -328,7 +328,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(HIER_ADMITTED, "hier_admitted", "collectives over several nodes that Sluice executed")   \
 	X(BYTES_HIER, "bytes_hier", "bytes this rank sent to other nodes by the host MPI")         \
 	X(SLEEPS, "sleeps", "times this rank slept while it waited")                               \
-	X(WAKES, "wakes", "times this rank woke a peer")
+	X(WAKES, "wakes", "times this rank woke a peer")                                           \
+	X(CPU_US, "cpu_us", "CPU time of this rank and its threads, in microseconds")
 
 enum base_counter {
 #define X(id, name, help) BASE_CTR_##id,
@@ -352,6 +353,8 @@ static inline uint64_t base_counter_value(enum base_counter c)
 }
 /* Writes the counters at the end of the process as SLUICE_STATS asks. Returns: 0 or -errno. */
 int base_counters_report(void);
+/* Returns: CPU time of all threads of this process so far, user and system, in microseconds. */
+uint64_t base_cpu_us(void);
 
 /* ---- failure injection (SLUICE_FAULT) ----------------------------------------------------- */
 

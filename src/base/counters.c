@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -86,6 +87,15 @@ static int report_json(struct report *r, int rank, const char *prefix)
 	return rc;
 }
 
+uint64_t base_cpu_us(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
+	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 int base_counters_report(void)
 {
 	int rank = base_log_rank() >= 0 ? base_log_rank() : base_job_rank();
@@ -93,6 +103,7 @@ int base_counters_report(void)
 
 	if (!base_opt.stats[0])
 		return 0;
+	base_counters[BASE_CTR_CPU_US] = base_cpu_us();
 	if (base_opt.stats[0] == '-' && !base_opt.stats[1])
 		return report_table(&r, rank);
 	return report_json(&r, rank, base_opt.stats);

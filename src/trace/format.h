@@ -59,6 +59,7 @@ struct trace_header {
 	_Atomic uint64_t overwritten;   /* records in chunks that were overwritten */
 	_Atomic uint64_t uncounted;     /* calls that are not in the totals either */
 	char program[256], host[64], made_by[32];
+	uint64_t cpu_us;                /* of all threads, from start to end; 0: unknown */
 };
 
 struct trace_module {

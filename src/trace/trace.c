@@ -7,6 +7,7 @@
 
 bool trace_on;
 bool trace_ticks_are_ns = true;
+static uint64_t start_cpu_us;
 
 static void after_fork_child(void) { trace_on = false; }
 
@@ -26,6 +27,7 @@ void trace_start(int world_rank)
 	file_header()->first_ns = first_ns;
 	file_header()->ticks_are_ns = trace_ticks_are_ns;
 	pthread_atfork(NULL, NULL, after_fork_child);
+	start_cpu_us = base_cpu_us();
 	trace_on = true;
 }
 
@@ -35,6 +37,7 @@ void trace_stop(void)
 		return;
 	trace_on = false;
 	file_read_clocks(&file_header()->end_ticks, &file_header()->end_ns);
+	file_header()->cpu_us = base_cpu_us() - start_cpu_us;
 	atomic_store_explicit(&file_header()->state, TRACE_ENDED, memory_order_release);
 }
 

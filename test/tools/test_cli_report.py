@@ -42,6 +42,7 @@ def test_the_sums_are_those_of_the_trace(name, tmp_path):
     folder = trace(need(name), tmp_path / 't', 'traced.c')
     told, traced = report(folder), places(folder)
     assert told['ranks'] == 2 and told['wall_ns'] > 0
+    assert 0 < told['cpu_ns'] < 100e9
     assert told['calls'] == sum(p['calls'] for p in traced)
     assert told['admitted'] == sum(p['admitted'] for p in traced)
     assert sum(g['bytes'] for g in told['groups']) == sum(p['bytes'] for p in traced)
@@ -49,6 +50,17 @@ def test_the_sums_are_those_of_the_trace(name, tmp_path):
     assert all(0 <= g['waiting_ns'] <= g['ns'] and g['admitted'] <= g['calls'] for g in told['groups'])
     assert [g['ns'] for g in told['groups']] == sorted((g['ns'] for g in told['groups']), reverse=True)
     assert {g['function'] for g in told['groups']} == {p['name'] for p in traced}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_waiting_for_a_late_rank_is_told_from_work(name, tmp_path):
+    folder = trace(need(name), tmp_path / 't', 'traced_late.c')
+    (group,), (place,) = report(folder)['groups'], places(folder)
+    assert group['calls'] == 40 and group['ns'] > 70e6
+    assert 0.8 * group['ns'] < group['waiting_ns'] <= group['ns']
+    assert place['late_ns'] == group['waiting_ns']
+    line = next(line for line in (folder / 'summary.txt').read_text().splitlines() if 'Allreduce' in line)
+    assert re.search(r'\d ms +\d+\.\d ms ', line), line
 
 
 def test_a_run_of_the_host_mpi_gives_the_times_to_compare_with(host_run, tmp_path):
@@ -77,7 +89,8 @@ def test_one_screen(host_run):
     assert (done.returncode, done.stderr) == (0, '')
     text = done.stdout.splitlines()
     assert len(text) <= 24 and '\nWhat to change:\n- ' in done.stdout
-    assert re.match(r'traced: 2 ranks, [0-9.]+ m?s\. Collectives take \d+\.\d % of the time: ', text[0])
+    assert re.match(r'traced: 2 ranks, [0-9.]+ m?s, [0-9.]+ m?s of CPU time\. Collectives take '
+                    r'\d+\.\d % of the time: ', text[0])
     assert re.match(r'Sluice executed 0 of \d+ calls', text[1])
 
 

@@ -38,6 +38,7 @@ struct report {
 	const struct trace_data *data;
 	unsigned ranks;           /* processes without the worker */
 	uint64_t wall_ns;
+	uint64_t cpu_ns;          /* of all processes, the worker too; 0: not known of all */
 	uint64_t ns, waiting_ns, sluice_ns, calls, admitted, adopted, adopt_ns;
 	TRACE_ARRAY(struct report_group, groups); /* the longest time first */
 	bool has_host_run;        /* times of the host MPI come from a second trace */

@@ -210,11 +210,14 @@ void report_print(struct report *r, FILE *out)
 	struct advice advice[ADVICES];
 	size_t n = find_advice(r, advice);
 	unsigned in = (unsigned)permille(r, r->ns), waiting = (unsigned)permille(r, r->waiting_ns);
-	char wall[32];
+	char wall[32], cpu[32];
 
 	trace_format_ns(r->wall_ns, wall, sizeof wall);
-	fprintf(out, "%s: %u %s, %s. Collectives take %u.%u %% of the time: ", program_name(r),
-		r->ranks, r->ranks == 1 ? "rank" : "ranks", wall, in / 10, in % 10);
+	trace_format_ns(r->cpu_ns, cpu, sizeof cpu);
+	fprintf(out, "%s: %u %s, %s%s%s%s. Collectives take %u.%u %% of the time: ",
+		program_name(r), r->ranks, r->ranks == 1 ? "rank" : "ranks", wall,
+		r->cpu_ns ? ", " : "", r->cpu_ns ? cpu : "", r->cpu_ns ? " of CPU time" : "",
+		in / 10, in % 10);
 	fprintf(out, "%u.%u %% waiting for other ranks, the rest moving and computing.\n",
 		waiting / 10, waiting % 10);
 	fprintf(out,
@@ -270,6 +273,7 @@ void report_print_json(struct report *r, FILE *out)
 	text_json_string(&j, "program", r->data->processes[0].header->program);
 	text_json_uint(&j, "ranks", r->ranks);
 	text_json_uint(&j, "wall_ns", r->wall_ns);
+	text_json_uint(&j, "cpu_ns", r->cpu_ns);
 	text_json_uint(&j, "collectives_ns", r->ns);
 	text_json_uint(&j, "waiting_ns", r->waiting_ns);
 	text_json_uint(&j, "sluice_ns", r->sluice_ns);

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * From calls to groups. All ranks call a place equally often, where nothing else is known: then the
- * n-th calls of all ranks at a place belong together. The shortest of them is that of the rank that
- * came last, and takes as long as the work; the others also waited for that rank.
- */
+/* From calls to groups. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,80 +62,9 @@ static void add_place(struct report_group *g, const struct trace_place *p, uint6
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
-struct ordered {
-	const struct trace_data *data;
-	const struct trace_call **calls; /* by place, process and time */
-	uint64_t *least;                 /* the shortest of the calls that belong together */
-	size_t count;
-};
-
-static int by_place(const void *a, const void *b)
+static bool is_counted(const struct trace_call *c)
 {
-	const struct trace_call *x = *(const struct trace_call *const *)a,
-				*y = *(const struct trace_call *const *)b;
-
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (x->process != y->process)
-		return x->process < y->process ? -1 : 1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
-}
-
-static uint64_t duration(const struct trace_data *d, const struct trace_call *c)
-{
-	uint64_t later = c->detached == TRACE_NO_CALL ? 0 : d->detached[c->detached].waited_ns;
-
-	return c->end_ns - c->begin_ns + later;
-}
-
-/* Sets the least times of the calls [from, to) of a place, `each` of every process. */
-static void set_least(struct ordered *o, size_t from, size_t to, size_t each)
-{
-	for (size_t n = 0; n < each; n++) {
-		uint64_t least = UINT64_MAX;
-
-		for (size_t i = from + n; i < to; i += each)
-			least = base_min_u64(least, duration(o->data, o->calls[i]));
-		for (size_t i = from + n; i < to; i += each)
-			o->least[i] = least;
-	}
-}
-
-/* Returns: calls of each process in [from, to); 0: they differ. */
-static size_t calls_of_each(const struct ordered *o, size_t from, size_t to)
-{
-	size_t each = 0, start = from;
-
-	for (size_t i = from; i < to; i++) {
-		if (i + 1 < to && o->calls[i + 1]->process == o->calls[i]->process)
-			continue;
-		if (each && each != i + 1 - start)
-			return 0;
-		each = i + 1 - start;
-		start = i + 1;
-	}
-	return each;
-}
-
-static void order(const struct trace_data *d, struct ordered *o)
-{
-	*o = (struct ordered){ .data = d };
-	o->calls = trace_alloc((d->calls_count + 1) * sizeof *o->calls);
-	o->least = trace_alloc((d->calls_count + 1) * sizeof *o->least);
-	for (size_t i = 0; i < d->calls_count; i++)
-		if (d->calls[i].outcome != TRACE_SMALL && d->calls[i].outcome != TRACE_FAILED)
-			o->calls[o->count++] = &d->calls[i];
-	qsort(o->calls, o->count, sizeof *o->calls, by_place);
-	for (size_t from = 0, to; from < o->count; from = to) {
-		size_t each;
-
-		for (to = from; to < o->count && o->calls[to]->place == o->calls[from]->place;)
-			to++;
-		each = calls_of_each(o, from, to);
-		for (size_t i = from; i < to && !each; i++)
-			o->least[i] = duration(d, o->calls[i]);
-		set_least(o, from, to, each);
-	}
+	return c->outcome != TRACE_SMALL && c->outcome != TRACE_FAILED;
 }
 
 /* The time of a nonblocking call says nothing, as the program waits for it later. */
@@ -155,36 +80,40 @@ static void add_time(struct report_group *g, bool is_host, uint64_t ns)
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
-/* Adds the recorded calls. known_ns: their time by place. */
-static void add_calls(struct report *r, const struct ordered *o, uint64_t *known_ns)
+struct known { uint64_t ns, late_ns; };
+
+/* Adds the recorded calls. known: their time, and the waiting in it, by place. */
+static void add_calls(struct report *r, const struct trace_data *d, struct known *known)
 {
-	const struct trace_data *d = o->data;
-
-	for (size_t i = 0; i < o->count; i++) {
-		const struct trace_call *c = o->calls[i];
+	for (size_t i = 0; i < d->calls_count; i++) {
+		const struct trace_call *c = &d->calls[i];
 		const struct trace_place *p = &d->places[c->place];
-		struct report_group *g = group_of(r, p, class_of(c->bytes));
 		bool is_host = c->outcome == TRACE_BY_HOST;
-		uint64_t ns = duration(d, c);
+		uint64_t ns = trace_duration(d, c);
+		struct report_group *g;
 
+		if (!is_counted(c))
+			continue;
+		g = group_of(r, p, class_of(c->bytes));
 		g->calls++;
 		g->admitted += !is_host;
 		g->bytes += c->bytes;
 		g->ns += ns;
-		g->waiting_ns += ns - o->least[i];
-		known_ns[c->place] += c->end_ns - c->begin_ns;
+		g->waiting_ns += c->late_ns;
+		known[c->place].ns += c->end_ns - c->begin_ns;
+		known[c->place].late_ns += c->late_ns;
 		if (is_host)
 			add_reason(g, trace_text_of(&d->processes[c->process], c->why), ns);
 		else
 			r->sluice_ns += ns;
 		if (!is_host || !r->has_host_run)
-			add_time(g, is_host, o->least[i]);
+			add_time(g, is_host, ns - c->late_ns);
 		add_place(g, p, p->in_call_ns);
 	}
 }
 
 /* Adds what the totals have beyond the records: the small calls. */
-static void add_small(struct report *r, const struct trace_data *d, const uint64_t *known_ns)
+static void add_small(struct report *r, const struct trace_data *d, const struct known *known)
 {
 	for (size_t i = 0; i < d->places_count; i++) {
 		const struct trace_place *p = &d->places[i];
@@ -195,11 +124,12 @@ static void add_small(struct report *r, const struct trace_data *d, const uint64
 		r->adopt_ns += p->adopt_ns;
 		if (!p->totals.small_calls)
 			continue;
-		ns -= base_min_u64(ns, known_ns[i]);
+		ns -= base_min_u64(ns, known[i].ns);
 		g = group_of(r, p, REPORT_SMALL);
 		g->calls += p->totals.small_calls;
 		g->bytes += p->totals.small_bytes;
 		g->ns += ns;
+		g->waiting_ns += base_min_u64(ns, p->late_ns - known[i].late_ns);
 		add_reason(g, TRACE_WHY_SMALL, ns);
 		add_place(g, p, ns);
 	}
@@ -214,27 +144,26 @@ static int by_time(const void *a, const void *b)
 
 static void add_host_run(struct report *r, const struct trace_data *host)
 {
-	struct ordered o;
-
-	order(host, &o);
-	for (size_t i = 0; i < o.count; i++) {
-		const struct trace_call *c = o.calls[i];
+	for (size_t i = 0; i < host->calls_count; i++) {
+		const struct trace_call *c = &host->calls[i];
 
 		if (c->outcome == TRACE_BY_HOST)
 			add_time(group_of(r, &host->places[c->place], class_of(c->bytes)), true,
-				 o.least[i]);
+				 trace_duration(host, c) - c->late_ns);
 	}
 }
 
 void report_sum(const struct trace_data *d, const struct trace_data *host, struct report *out)
 {
-	uint64_t *known_ns = trace_alloc((d->places_count + 1) * sizeof *known_ns);
-	struct ordered o;
+	struct known *known = trace_alloc((d->places_count + 1) * sizeof *known);
+	bool is_cpu_known = true;
 
 	*out = (struct report){ .data = d, .has_host_run = host };
 	for (size_t i = 0; i < d->processes_count; i++) {
 		const struct trace_process *p = &d->processes[i];
 
+		out->cpu_ns += p->header->cpu_us * 1000;
+		is_cpu_known &= p->header->cpu_us > 0;
 		if (trace_is_worker(p->header))
 			continue;
 		out->ranks++;
@@ -242,9 +171,11 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 	}
 	for (size_t i = 0; i < d->calls_count; i++) /* of ranks that were killed, too */
 		out->wall_ns = base_max_u64(out->wall_ns, d->calls[i].end_ns);
-	order(d, &o);
-	add_calls(out, &o, known_ns);
-	add_small(out, d, known_ns);
+	if (!is_cpu_known)
+		out->cpu_ns = 0;
+	add_calls(out, d, known);
+	add_small(out, d, known);
+	free(known);
 	if (host)
 		add_host_run(out, host);
 	for (size_t i = 0; i < out->groups_count; i++) {

@@ -4,6 +4,7 @@
  *
  *   trace_read.c       trace files -> struct trace_process (calls, copies, ends, touches)
  *   trace_join.c       relations across processes: who moved whose bytes, what early return saved
+ *   trace_late.c       what ranks waited for those that came later
  *   trace_view.c       everything as events on tracks
  *   trace_goal.c       a profile of GOAL schedules -> events on tracks of their own
  *   trace_symbols_*.c  return address -> function, file, line
@@ -41,12 +42,18 @@ struct trace_place {
 	/* from records */
 	uint64_t in_call_ns;   /* of the calls that were all timed */
 	uint64_t sampled_ns;   /* of sampled small calls, scaled to all */
+	struct trace_own {
+		uint64_t calls, ns; /* of one process, of all its threads */
+	} least, most;         /* of a process that called it: each member by itself */
 	uint64_t received, own, peers, channel; /* bytes that its ranks received, by mover */
 	uint64_t detached_ns, waited_ns, saved_ns, cost_ns;
 	uint64_t touched, called, unseen; /* of detached operations */
 	uint64_t started;        /* requests that were waited for or tested later */
 	uint64_t mapped, plain, packed;   /* calls by kind of memory */
 	uint64_t adopted, adopt_ns;       /* bytes and time of adoptions in its calls */
+	/* joined: of in_call_ns, sampled_ns and waited_ns until the last rank came; an estimate */
+	uint64_t late_ns;
+	bool has_late;         /* it is known */
 };
 
 struct trace_call {
@@ -61,6 +68,7 @@ struct trace_call {
 	uint64_t own, peers, channel, for_others, done_ns;
 	uint32_t own_fragments, peer_fragments, channel_fragments;
 	uint32_t detached;           /* index of its end, or TRACE_NO_CALL */
+	uint64_t late_ns;            /* joined: of its time, until the last rank came */
 };
 
 struct trace_copied {
@@ -135,6 +143,10 @@ const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "": 
 const char *trace_thread_name(const struct trace_process *p,
 			      uint32_t thread); /* "thread": unknown */
 void trace_join(struct trace_data *d);
+/* Returns: the time of a call, and of waiting for its data later. */
+uint64_t trace_duration(const struct trace_data *d, const struct trace_call *c);
+/* Estimates what ranks waited for others: late_ns of calls and places. Part of trace_join(). */
+void trace_late(struct trace_data *d);
 
 /* trace_reasons.c. Returns: the collective's name in SLUICE_COLL; "": none. */
 const char *trace_family(const char *function);

@@ -136,6 +136,7 @@ static void put_places(struct text_json *j, const struct trace_view *v)
 		text_json_uint(j, "early", p->totals.early);
 		text_json_uint(j, "started", p->started);
 		text_json_uint(j, "in_call_ns", p->in_call_ns + p->sampled_ns);
+		text_json_int(j, "late_ns", p->has_late ? (int64_t)p->late_ns : -1);
 		text_json_uint(j, "waited_ns", p->waited_ns);
 		text_json_uint(j, "saved_ns", p->saved_ns);
 		text_json_uint(j, "cost_ns", p->cost_ns);

@@ -383,6 +383,7 @@ void trace_join(struct trace_data *d)
 	join_detached(d, &by_id);
 	judge(d, &by_op);
 	sum_places(d);
+	trace_late(d);
 	free(by_id.slots);
 	free(by_op.slots);
 }

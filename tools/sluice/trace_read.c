@@ -428,14 +428,16 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	}
 }
 
+/* own: of this process, by place. */
 static void read_totals(struct trace_data *d, const struct trace_process *p,
-			const struct trace_chunk *c, bool *known)
+			const struct trace_chunk *c, struct trace_own *own)
 {
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
 	for (uint32_t i = 0; i < TRACE_SITES; i++, t++) {
 		struct trace_place *place = &d->places[p->place_of_site[i]];
 		struct trace_totals *sum = &place->totals;
+		uint64_t ns = (uint64_t)((double)t->ticks * p->ns_per_tick), sampled_ns = 0;
 
 		if (!t->calls)
 			continue;
@@ -445,33 +447,47 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		sum->small_bytes += t->small_bytes;
 		sum->admitted += t->admitted;
 		sum->early += t->early;
-		place->in_call_ns += (uint64_t)((double)t->ticks * p->ns_per_tick);
 		if (t->sampled)
-			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
-							(double)t->sampled *
-							(double)(t->small_calls -
-								 TRACE_ALWAYS_TIMED));
-		place->processes += !known[p->place_of_site[i]];
-		known[p->place_of_site[i]] = true;
+			sampled_ns = (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
+						(double)t->sampled *
+						(double)(t->small_calls - TRACE_ALWAYS_TIMED));
+		place->in_call_ns += ns;
+		place->sampled_ns += sampled_ns;
+		own[p->place_of_site[i]].calls += t->calls;
+		own[p->place_of_site[i]].ns += ns + sampled_ns;
 	}
+}
+
+static void add_process(struct trace_place *p, const struct trace_own *own)
+{
+	if (!own->calls)
+		return;
+	if (!p->processes++)
+		p->least = *own;
+	p->least.calls = base_min_u64(p->least.calls, own->calls);
+	p->least.ns = base_min_u64(p->least.ns, own->ns);
+	p->most.calls = base_max_u64(p->most.calls, own->calls);
+	p->most.ns = base_max_u64(p->most.ns, own->ns);
 }
 
 static void read_process(struct trace_data *d, uint32_t process)
 {
 	struct trace_process *p = &d->processes[process];
-	bool *known;
+	struct trace_own *own;
 
 	read_places(d, p);
-	known = trace_alloc(d->places_count * sizeof *known);
+	own = trace_alloc(d->places_count * sizeof *own);
 	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
 	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));
 	for (uint32_t i = 0; i < p->chunks; i++) {
 		if (chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
 			read_records(d, process, chunk_at(p, i));
 		else if (chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
-			read_totals(d, p, chunk_at(p, i), known);
+			read_totals(d, p, chunk_at(p, i), own);
 	}
-	free(known);
+	for (size_t i = 0; i < d->places_count; i++)
+		add_process(&d->places[i], &own[i]);
+	free(own);
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */

@@ -84,15 +84,16 @@ static struct trace_place **sorted_places(const struct trace_data *d, size_t *ou
 
 static void print_line(FILE *out, size_t number, const struct trace_place *p)
 {
-	char bytes[32], in_call[32], waited[32], gain[40];
+	char bytes[32], in_call[32], late[32], waited[32], gain[40];
 
 	trace_format_bytes(p->totals.bytes, bytes, sizeof bytes);
 	trace_format_ns(p->in_call_ns + p->sampled_ns, in_call, sizeof in_call);
+	trace_format_ns(p->late_ns, late, sizeof late);
 	trace_format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
-	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
+	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s %9s  %s  %s\n", number,
 		p->totals.calls, bytes, p->totals.admitted, p->totals.early,
-		p->sampled_ns ? "~" : " ", in_call,
+		p->sampled_ns ? "~" : " ", in_call, p->has_late ? late : "-",
 		p->totals.early || p->started ? waited : "-", gain, p->name, p->where);
 }
 
@@ -235,10 +236,13 @@ static void print_process(FILE *out, const struct trace_process *p)
 {
 	const struct trace_header *h = p->header;
 
-	char name[64];
+	char name[64], cpu[32];
 
 	trace_process_name(h, name, sizeof name);
 	fprintf(out, "  %s (pid %d on %s): %" PRIu64 " records", name, h->pid, h->host, p->records);
+	trace_format_ns(h->cpu_us * 1000, cpu, sizeof cpu);
+	if (h->cpu_us)
+		fprintf(out, ", %s of CPU time", cpu);
 	if (*p->engine)
 		fprintf(out, ", engine %s", p->engine);
 	if (*p->guard)
@@ -272,11 +276,12 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	for (size_t i = 0; i < d->processes_count; i++)
 		print_process(out, &d->processes[i]);
 	places = sorted_places(d, &count);
-	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "admitted",
-		"early", "in calls", "waited", "gain", "call site");
+	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s %9s  %s\n", "", "calls", "bytes",
+		"admitted", "early", "in calls", "late", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
 		print_line(out, i + 1, places[i]);
-	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later "
+	fputs("bytes: of one rank's message, summed over calls. late: of the time in calls, until "
+	      "the last rank came (an estimate). waited: at touches and in later "
 	      "calls such as MPI_Wait. gain: what early return saved, less its cost (man "
 	      "sluice-trace). ~: extrapolated from a sample of the small calls.\n",
 	      out);

@@ -312,11 +312,11 @@ const signed = ns => ns ? `${ns < 0 ? '−' : '+'}${formatTime(Math.abs(ns))}` :
 function fillPlaces() {
 	const shown = model.places.filter(p => p.calls).sort((a, b) => b.in_call_ns + b.waited_ns - a.in_call_ns - a.waited_ns);
 	const rows = fillTable($('places'), [['Call', true], ['Called by', true], ['Calls'], ['Bytes'], ['Admitted'], ['Early'],
-		['In calls'], ['Waited'], ['Gain'], ['Own / peers / channel']], shown.map(p => {
+		['In calls'], ['Late'], ['Waited'], ['Gain'], ['Own / peers / channel']], shown.map(p => {
 		const all = p.own + p.peers + p.channel, part = n => all ? `${Math.round(n * 100 / all)} %` : '–';
 		return [p.name, `${p.function || '?'} (${p.where})`, p.calls.toLocaleString('en'), formatBytes(p.bytes),
 			p.admitted.toLocaleString('en'), p.early.toLocaleString('en'), formatTime(p.in_call_ns),
-			p.early || p.started ? formatTime(p.waited_ns) : '–', p.early ? signed(p.saved_ns - p.cost_ns) : '–',
+			p.late_ns < 0 ? '–' : formatTime(p.late_ns), p.early || p.started ? formatTime(p.waited_ns) : '–', p.early ? signed(p.saved_ns - p.cost_ns) : '–',
 			`${part(p.own)} / ${part(p.peers)} / ${part(p.channel)}`];
 	}));
 	rows.forEach((row, i) => {
