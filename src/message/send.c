@@ -52,16 +52,17 @@ static bool is_read(void)
 struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used)
 {
 	uintptr_t start = (uintptr_t)buf;
+	bool may_be_read = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
+			   is_read();
 	/* the gaps of a type may be receiving another message now, and adoption could lose bytes */
-	bool is_wanted = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
-			 used == bytes && is_read();
+	bool is_wanted = may_be_read && used == bytes;
 	struct message_edges edges = { bytes <= SNAPSHOT_MAX_BYTES ? bytes : 0, 0 };
 	struct region_desc d;
 
-	if (is_wanted) {
-		rate(node_header_self());
+	if (may_be_read)
 		snapshot_forget(node_header_self(), start, start + bytes);
-	}
+	if (is_wanted)
+		rate(node_header_self());
 	if (!is_wanted && !region_may_touch(start, start + bytes))
 		return (struct message_edges){ 0 };
 	region_describe(buf, bytes, is_wanted ? REGION_USE_SENT : REGION_LOOKUP, &d);

@@ -199,7 +199,9 @@ int message_sent(struct snapshot *s, int rc)
 	b = class_of(s->bytes);
 	skip = atomic_load_explicit(&s->reads, memory_order_relaxed) ? 0 :
 	       backoff_longer(backoff_interval(b), 1, UNREAD_MAX);
-	withdraw(s);
+	/* an error handler may have sent in this call: the place is free then, or another's */
+	if (atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
+		withdraw(s);
 	backoff_set(b, skip);
 	backoff_skip(b, skip);
 	return rc;

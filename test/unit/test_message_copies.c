@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies that blocking sends offer: always the bytes of the message that is sent. */
+#include <pthread.h>
+
 #include "message_case.h"
 
 /* Sends [p, p + bytes) as a blocking call does while rank 1 reads it. Returns: whether a copy was
@@ -95,6 +97,27 @@ UNIT_TEST(the_edges_of_a_region_are_offered)
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), edges_are_offered, NULL);
 }
 
+/* Rank 0 leaves a send of ones by longjmp(), sends twos from there, of which `used` bytes are the
+ * message, and rank 1 gets twos. */
+static void leave_a_send(struct ranks *r, char *p, char *mine, uint64_t used)
+{
+	struct message_edges edges;
+
+	if (!r->rank) {
+		memset(p, 1, 60000);
+		edges = message_send(p, 60000, 60000);
+		CHECK(message_offer(p, 60000, &edges));
+		memset(p, 2, 60000);
+		message_send(p + 20000, 60000, used);
+	}
+	ranks_barrier(r);
+	if (r->rank) {
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
+		CHECK_EQ(mine[30000], 2);
+	}
+	ranks_barrier(r);
+}
+
 /* A call that never ended: the thread's next send, or another thread's from there, withdraws its
  * copy. Sends that nobody reads offer fewer and fewer copies. */
 static void copies_are_forgotten(struct ranks *r)
@@ -109,18 +132,8 @@ static void copies_are_forgotten(struct ranks *r)
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
 	send_and_read(r, p, mine, 60000, 1);
-	if (!r->rank) {
-		edges = message_send(p, 60000, 60000);
-		CHECK(message_offer(p, 60000, &edges));
-		memset(p, 2, 60000);
-		message_send(p + 100000, 60000, 60000);
-	}
-	ranks_barrier(r);
-	if (r->rank) {
-		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
-		CHECK_EQ(mine[30000], 2);
-	}
-	ranks_barrier(r);
+	leave_a_send(r, p, mine, 60000);
+	leave_a_send(r, p, mine, 30000); /* a type with gaps */
 	for (int i = 0; i < 1000 && !r->rank; i++) {
 		edges = message_send(p, 60000, 60000);
 		if (message_may_offer(p, 60000, &edges)) {
@@ -135,6 +148,52 @@ static void copies_are_forgotten(struct ranks *r)
 UNIT_TEST(copies_of_calls_that_never_ended_are_withdrawn)
 {
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_are_forgotten, NULL);
+}
+
+/* Offers a copy of the message in a thread of its own, which ends in its send. */
+static void *offer_in_thread(void *p)
+{
+	return message_offer(p, 60000, &(struct message_edges){ 60000, 0 });
+}
+
+/* An error handler of a send sends, too. The end of the outer call withdraws no copy that another
+ * thread has offered meanwhile. */
+static void sends_are_nested(struct ranks *r)
+{
+	struct message_edges edges = { 60000, 0 };
+	char *p = NULL, *mine = pages(MIB);
+	struct snapshot *outer, *inner;
+	pthread_t thread;
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 1);
+	if (!r->rank) {
+		outer = message_offer(p + 60000, 60000, &edges);
+		message_send(p + 120000, 60000, 60000);
+		inner = message_offer(p + 120000, 60000, &edges);
+		CHECK(outer && inner == outer);
+		message_sent(inner, 0);
+		CHECK_EQ(pthread_create(&thread, NULL, offer_in_thread, p), 0);
+		CHECK_EQ(pthread_join(thread, (void **)&inner), 0);
+		CHECK(inner == outer);
+		message_sent(outer, 0);
+	}
+	ranks_barrier(r);
+	if (r->rank) {
+		real_calls = 0;
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
+		CHECK_EQ(real_calls, 0);
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(the_end_of_a_send_withdraws_only_its_own_copy)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), sends_are_nested, NULL);
 }
 
 /* A reader that meets copies that change gets each message whole, or what memory holds. */
