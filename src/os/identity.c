@@ -56,13 +56,26 @@ uint64_t os_node_id(void)
 	return hash_link(hash, "/proc/self/ns/net");
 }
 
+/* Are the numbers in /proc those that this process has for others? Not in a new pid namespace with
+ * the old /proc. */
+static bool is_own_procfs(void)
+{
+	char text[16];
+	ssize_t n = readlink("/proc/self", text, sizeof text);
+	int64_t pid = 0;
+
+	for (ssize_t i = 0; i < n; i++)
+		pid = pid * 10 + text[i] - '0';
+	return pid == getpid();
+}
+
 uint64_t os_process_start(int pid)
 {
 	char path[32], text[1024];
 	const char *field;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (os_procfile_read(path, text, sizeof(text)) <= 0)
+	if (!is_own_procfs() || os_procfile_read(path, text, sizeof(text)) <= 0)
 		return 0;
 	/* Field 2 is the name, which may contain blanks and parentheses; field 3 follows the last
 	 * one. */

@@ -110,7 +110,7 @@ uint64_t os_node_id(void);
  * or -errno. */
 int os_procfile_read(const char *path, char *buf, size_t cap);
 /* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
- * a zombie. Pid and start time identify a process. */
+ * a zombie, or /proc is of another pid namespace. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
 /* Does the process have this address space? By kcmp(): false where the kernel lacks it. */
 bool os_shares_memory(int pid);

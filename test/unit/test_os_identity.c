@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,26 @@ UNIT_TEST(process_start_tells_processes_apart)
 	waitpid(pid, NULL, 0);
 	CHECK_EQ(os_process_start(pid), 0);
 	CHECK_EQ(os_process_start(-1), 0);
+}
+
+static void start_in_namespace(void *arg)
+{
+	CHECK_EQ(os_process_start(getpid()), 0);
+	CHECK_EQ(os_process_start(*(int *)arg), 0);
+}
+
+static void enter_namespace(void *arg)
+{
+	if (!unshare(CLONE_NEWUSER | CLONE_NEWPID))
+		CHECK_EQ(unit_fork(start_in_namespace, arg), 0);
+}
+
+/* There /proc has other processes under the numbers of a new pid namespace. */
+UNIT_TEST(process_start_is_unknown_where_proc_is_another_namespaces)
+{
+	int pid = getpid();
+
+	CHECK_EQ(unit_fork(enter_namespace, &pid), 0);
 }
 
 UNIT_TEST(process_start_survives_a_nasty_name)
