@@ -214,7 +214,7 @@ static bool reap(struct engine_slots *s, int slot)
 	/* again: the slot may have been used for another copy meanwhile */
 	result = result_of(s, slot);
 	if (result == SLOT_AGAIN && atomic_load_explicit(&s->closing, memory_order_relaxed))
-		result = -EFAULT;
+		result = -ECANCELED; /* and not submitted again */
 	if (result > 0) {
 		/* release: the descriptor; partner: reap, engine_slots_flush */
 		atomic_fetch_or_explicit(result == SLOT_AGAIN ? &s->waiting : &s->submitted, bit,

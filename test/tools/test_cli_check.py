@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """sluice check: what Sluice can do for a program, found without running it."""
 import json
+import re
 import sys
 
 import pytest
 
 from cli import SLUICE, compile_c, fake_mpi, sluice
+from support.dsa import dsa_env
 
 CALLS = '\nint PMPI_Bcast(void);\nint main(void) { return PMPI_Bcast(); }\n'
 NEVER_RUN = '\n#include <stdlib.h>\nint main(void) { abort(); }\n'
@@ -84,3 +86,48 @@ def test_wrong_calls(args, code, why):
     done = sluice('check', *args)
     assert (done.returncode, done.stdout) == (code, '') and why in done.stderr
     assert done.stderr.count('\n') == 1
+
+
+# ---- copy engines --------------------------------------------------------------------------------
+
+STEPS = ['found', 'copies', 'many', 'fresh pages', 'fork', 'retire']
+
+
+def on_the_model(model):
+    env = dsa_env(model)
+    return {**env, 'SLUICE_TEST': 'dsa_root=' + env.pop('dsa_root')}
+
+
+@pytest.mark.parametrize('engine, model', [('sw', None), ('dsa', ''), ('dsa', 'fault=3')])
+def test_an_engine_that_works(engine, model):
+    found = check(engine, 0, **({} if model is None else on_the_model(model)))
+    assert (found['engine'], [s['name'] for s in found['steps']]) == (engine, STEPS)
+    assert all(s['was_run'] and s['ok'] for s in found['steps'])
+    assert found['channels'] >= 1 and found['depth'] >= 1 and found['max_copy_bytes'] >= 1 << 20
+    assert [s['bytes'] for s in found['speeds']] == [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
+    assert all(s['engine_ns'] > 0 and s['memcpy_ns'] > 0 for s in found['speeds'])
+    assert all(found[f'page_tables_{when}'][f'{call}_ns'] > 0
+               for when in ('closed', 'open') for call in ('mprotect', 'mremap'))
+
+
+@pytest.mark.parametrize('fault, why', [('error=5', 'failed: Input/output error'), ('hang=9', 'did not end')])
+def test_an_engine_that_is_broken(fault, why):
+    done = sluice('check', 'fault', env={'SLUICE_TEST': f'engine_fault={fault}'})
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert done.returncode == 1 and why in done.stdout
+    assert [(row[0], row[1]) for row in rows] == [('found', 'yes'), ('copies', 'NO')]
+
+
+@pytest.mark.parametrize('engine', ['dsa', 'kmod'])
+def test_an_engine_that_is_not_there(engine, tmp_path):
+    done = sluice('check', engine, env={'SLUICE_TEST': f'dsa_root={tmp_path}'})
+    if '/dev/sluice' not in done.stdout and engine == 'kmod':
+        pytest.skip('the module is loaded here')
+    assert done.returncode == 1 and done.stderr == ''
+    assert re.fullmatch(r'  found  NO  .*(driver|/dev/sluice).*', done.stdout.splitlines()[1]), done.stdout
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_program_with_the_name_of_an_engine(tmp_path):
+    (tmp_path / 'dsa').symlink_to(sys.executable)
+    assert json.loads(sluice('check', '--json', './dsa', cwd=tmp_path).stdout)['program'].endswith('/dsa')

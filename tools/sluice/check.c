@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice check: what Sluice can do for one program, without running it. ld.so lists the libraries
+ * sluice check PROGRAM: what Sluice can do for it, without running it. ld.so lists the libraries
  * that the program would load, as for ldd(1), so LD_LIBRARY_PATH counts as it would in a job.
  */
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "endpoints/endpoints.h"
 #include "mpi_find.h"
 #include "preload/preload.h"
@@ -21,19 +22,24 @@
 
 static const char help[] =
 	"usage: sluice check [--json] PROGRAM\n"
+	"       sluice check [--json] dsa|kmod|sw\n"
 	"\n"
 	"Says what Sluice can do for a program, and why not, without running it:\n"
 	"whether Sluice takes part, which MPI library the program would load here, and\n"
 	"whether its ranks could share an address space (sluice run --endpoints).\n"
+	"The name of a copy engine: tries it on this machine, compares every byte, and\n"
+	"measures it beside this CPU; takes seconds. (A program of this name: ./dsa)\n"
 	"\n"
 	"  --json    print JSON\n"
 	"\n"
 	"Examples:\n"
 	"  sluice check ./app\n"
 	"  sluice check python3\n"
+	"  sluice check dsa\n"
 	"\n"
-	"Exit code: 0 Sluice takes part; 1 the program would run without it; 2 misuse;\n"
-	"126 not executable; 127 no such program. More: man sluice-check\n";
+	"Exit code: 0 Sluice takes part, or the engine works; 1 the program would run\n"
+	"without it, or the engine is absent or wrong; 2 misuse; 126 not executable;\n"
+	"127 no such program. More: man sluice-check\n";
 
 struct finding {
 	const char *name;
@@ -232,6 +238,8 @@ int tool_check(int argc, char **argv)
 		tool_say("check: one program is needed; write: sluice check [--json] ./app");
 		return TOOL_MISUSE;
 	}
+	if (engine_find(argv[1 + json]))
+		return check_engine(engine_find(argv[1 + json]), json);
 	rc = preload_find_program(argv[1 + json], getenv("PATH"), path, sizeof path);
 	if (rc) {
 		tool_say("check: cannot execute %s: %s", argv[1 + json], strerror(-rc));

@@ -5,7 +5,7 @@
  *   main.c           verbs, help, version
  *   run.c            sluice run: starts a program with the preloaded library
  *   bench.c tune.c   execute tools/bench/main.py and tools/tune/main.py (script.c)
- *   check.c          sluice check: what Sluice can do for one program
+ *   check.c          sluice check: what Sluice can do for one program; check_*.c: a copy engine
  *   info.c           sluice info: collects and prints; mpi_find.c trial.c topology.c
  *   trace.c          sluice trace: trace_*.c (trace_data.h)
  *   goal.c           sluice goal: goal_*.c (goal.h)

@@ -207,8 +207,10 @@ static void start(void)
 
 static void start_in_child(void)
 {
-	if (!follows)
+	if (!follows) {
+		out = 0; /* close() waits in the process that has opened the queue */
 		return;
+	}
 	syscall(SYS_close, out);
 	syscall(SYS_close, pagemap);
 	start();
