@@ -314,38 +314,34 @@ void record_imrecv(void *message, MPI_Count count, MPI_Datatype type, const void
 
 /* ---- persistent requests ----------------------------------------------------------------- */
 
-static void init(struct messages_record *r, MPI_Comm comm, enum request_kind kind,
+/* type: of the record that each start of the request puts. */
+static void init(uint8_t type, uint64_t bytes, int peer, int tag, MPI_Comm comm,
 		 const void *request)
 {
-	struct request *q = request_add(request, kind);
+	struct messages_record r;
+	struct request *q = NULL;
 
-	if (!q)
-		return;
-	q->is_persistent = true;
-	q->comm = comm;
-	q->start = *r;
+	record_lock();
+	if (message_init(&r, type, comm, peer, tag, bytes))
+		q = request_add(request, type == MESSAGES_ISEND ? REQUEST_SEND : REQUEST_RECV);
+	if (q) {
+		q->is_persistent = true;
+		q->comm = comm;
+		q->start = r;
+	}
+	record_unlock();
 }
 
 void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
 		      const void *request)
 {
-	struct messages_record r;
-
-	record_lock();
-	if (message_init(&r, MESSAGES_ISEND, comm, dest, tag, size_of(count, type)))
-		init(&r, comm, REQUEST_SEND, request);
-	record_unlock();
+	init(MESSAGES_ISEND, size_of(count, type), dest, tag, comm, request);
 }
 
 void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
 		      const void *request)
 {
-	struct messages_record r;
-
-	record_lock();
-	if (message_init(&r, MESSAGES_IRECV, comm, source, tag, size_of(count, type)))
-		init(&r, comm, REQUEST_RECV, request);
-	record_unlock();
+	init(MESSAGES_IRECV, size_of(count, type), source, tag, comm, request);
 }
 
 void record_started(int count, const void *requests)
