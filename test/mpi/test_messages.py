@@ -24,6 +24,15 @@ def test_messages(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'messages.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
+@pytest.mark.parametrize('mpi, ranks, config, behaviour',
+                         cases('messages_threads.c', ['mpich', 'openmpi'], [2], CONFIGS) +
+                         cases('messages_threads.c', ['mpich', 'openmpi'], [3], ['adopt'],
+                               pytest.mark.complete))
+def test_messages_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'messages_threads.c', ranks, behaviour, sluice=with_sluice,
+                 env=CONFIGS[config])
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
 @pytest.mark.parametrize('option', ['auto', 'off'])
 def test_messages_are_served_where_the_library_reads_them(get_mpi, tmp_path, name, option):
