@@ -214,7 +214,9 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 	for (uintptr_t i = 0; i < USERS; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, use_own_part, (void *)i), 0);
 	end = os_now_ns() + 500000000u;
-	for (; os_now_ns() < end; rounds++) {
+	/* longer where the users have not had a CPU */
+	for (; os_now_ns() < end || (!shared_use.mapped && os_now_ns() < end + 9500000000u);
+	     rounds++) {
 		adopts(shared_use.p, MIB);
 		if (rounds % 2)
 			usleep(200);
