@@ -59,8 +59,22 @@ def test_text_and_json_have_the_same_content(tools):
         assert t['mpi'] in '\n'.join(section(text, 'Tuned')) and (t['file'] or t['writes']) in text
     machine = data['machine']
     assert machine['allowed'] in text and str(machine['pus']) in text
+    assert machine['waiting'] in text
     assert len(machine['caches']) == sum(re.match(r'  (L\d|last)', line) is not None
                                          for line in section(text, 'Machine'))
+
+
+@pytest.mark.parametrize('env, told', [
+    ({}, 'blocked ranks give their CPUs away in jobs of more than {cpus} ranks on this node'),
+    ({'SLUICE_WAIT': 'spin'}, 'blocked ranks wait as the MPI library does (SLUICE_WAIT)'),
+    ({'SLUICE_WAIT': 'polite'}, 'blocked ranks give their CPUs away (SLUICE_WAIT)'),
+    ({'MPI_LOCALNRANKS': '1'}, 'blocked ranks wait as the MPI library does: 1 rank, CPUs for {cpus}'),
+    ({'MPI_LOCALNRANKS': '999'}, 'blocked ranks give their CPUs away: 999 ranks, CPUs for ')])
+def test_how_ranks_wait(env, told):
+    machine = json.loads(sluice('info', '--json', env=env).stdout)['machine']
+    # a quota of the control group may be less
+    expected = re.escape(told).replace(r'\{cpus\}', r'\d+')
+    assert re.match(expected, machine['waiting']), machine['waiting']
 
 
 def test_tables_line_up_and_have_no_colours():

@@ -53,6 +53,23 @@ void info_nodes(struct info_nodes out[INFO_NODES])
 				      false, "by the host MPI" };
 }
 
+void info_waiting(const struct info *info, char *out, size_t cap)
+{
+	const struct wait_facts *f = &info->waiting;
+	bool is_polite = wait_decide(f) == WAIT_POLITE;
+	const char *how = is_polite ? "blocked ranks give their CPUs away"
+				    : "blocked ranks wait as the MPI library does";
+
+	if (f->option != BASE_WAIT_AUTO)
+		snprintf(out, cap, "%s (SLUICE_WAIT)", how);
+	else if (f->local_ranks > 0)
+		snprintf(out, cap, "%s: %d %s, CPUs for %d", how, f->local_ranks,
+			 f->local_ranks == 1 ? "rank" : "ranks", f->cpus);
+	else
+		snprintf(out, cap, "blocked ranks give their CPUs away in jobs of more than %d "
+			 "ranks on this node", f->cpus);
+}
+
 const char *info_tune_state(enum tune_state state)
 {
 	static const char *const names[] = { "none", "off", "in force", "refused" };
@@ -117,6 +134,7 @@ static int collect(struct info *out)
 		return -ENOMEM;
 	trial_run_all(out->trials, &out->early);
 	out->topology_error = topology_read(&out->topology);
+	wait_facts_read(&out->waiting);
 	return 0;
 }
 

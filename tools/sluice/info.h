@@ -9,6 +9,7 @@
 #include "topology.h"
 #include "trial.h"
 #include "tune/tune.h"
+#include "wait/wait.h"
 
 /* The tune file entry that applies to programs of a host MPI. */
 struct info_tuned {
@@ -32,6 +33,7 @@ struct info {
 	struct trial_early early;
 	struct topology topology;
 	int topology_error;
+	struct wait_facts waiting; /* as a rank that is started here would find them */
 };
 
 void info_text(const struct info *info);
@@ -50,5 +52,7 @@ struct info_nodes {
 };
 void info_nodes(struct info_nodes out[INFO_NODES]);
 const char *info_tune_state(enum tune_state state);
+/* How ranks wait that are started here. */
+void info_waiting(const struct info *info, char *out, size_t cap);
 
 #endif

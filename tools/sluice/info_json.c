@@ -54,6 +54,7 @@ static void json_trials(struct text_json *j, const struct info *info)
 static void json_topology(struct text_json *j, const struct info *info)
 {
 	const struct topology *m = &info->topology;
+	char waiting[128];
 
 	text_json_open(j, "machine", '{');
 	text_json_string(j, "source", m->source);
@@ -65,6 +66,8 @@ static void json_topology(struct text_json *j, const struct info *info)
 	text_json_uint(j, "pus", m->pus);
 	text_json_uint(j, "allowed_pus", m->allowed_pus);
 	text_json_string(j, "allowed", m->allowed);
+	info_waiting(info, waiting, sizeof(waiting));
+	text_json_string(j, "waiting", waiting);
 	text_json_uint(j, "memory_bytes", m->memory_bytes);
 	text_json_open(j, "caches", '[');
 	for (size_t i = 0; i < m->cache_count; i++) {

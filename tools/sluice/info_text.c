@@ -141,6 +141,8 @@ static void print_topology(const struct info *info)
 	text_table_row(&t, "counts", text, NULL);
 	snprintf(text, sizeof(text), "%s (%u hardware threads)", m->allowed, m->allowed_pus);
 	text_table_row(&t, "allowed here", text, NULL);
+	info_waiting(info, text, sizeof(text));
+	text_table_row(&t, "waiting", text, NULL);
 	snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / (1 << 30));
 	text_table_row(&t, "memory", text, NULL);
 	for (size_t i = 0; i < m->cache_count; i++) {
