@@ -37,7 +37,7 @@ UNIT_TEST(dsa_has_the_format_of_the_kernels_header)
 						     DSA_TO_CACHE,
 				 .record = 32, .src = 1, .dst = 2, .bytes = 3 };
 
-	CHECK(sizeof d == sizeof ours && !memcmp(&d, &ours, sizeof d));
+	CHECK(sizeof d == sizeof ours && !memcmp((char *)&d, (char *)&ours, sizeof d));
 	CHECK_EQ(sizeof(struct dsa_completion_record), sizeof(struct dsa_record));
 	CHECK_EQ(offsetof(struct dsa_completion_record, bytes_completed),
 		 offsetof(struct dsa_record, bytes));
