@@ -11,6 +11,8 @@
 
 #include "base/base.h"
 
+#define NODE_RANKS_MAX 1024 /* ranks of a node */
+
 static const char help_head[] =
 	"usage: sluice goal sim FILE [OPTION]...\n"
 	"       sluice goal sim PATTERN -n N [-s SIZE] [OPTION]...\n"
@@ -25,7 +27,8 @@ static const char help_head[] =
 	"  --preset NAME             all these parameters:";
 static const char help_middle[] =
 	"\n"
-	"  --measure                 measure the parameters between two local processes\n"
+	"  --measure                 measure messages inside this node\n"
+	"  --node-ranks N            so many ranks share a node (1024 when it was measured)\n"
 	"  --save OUT, --params FILE write the parameters to a file; read them from one\n"
 	"\n"
 	"  --times                   print when each rank ends, for any number of ranks\n"
@@ -58,6 +61,7 @@ enum option {
 	MEASURE,
 	SAVE,
 	PARAMS,
+	NODE_RANKS,
 	TIMES,
 	PATH,
 	PATH_MEMORY,
@@ -79,6 +83,7 @@ static const char *const names[] = { GOAL_PATTERN_OPTIONS,
 				     "--measure",
 				     "--save=",
 				     "--params=",
+				     "--node-ranks=",
 				     "--times",
 				     "--path=",
 				     "--path-memory=",
@@ -117,7 +122,10 @@ static int set_preset(struct goal_sim_options *o, const char *name)
 {
 	for (size_t i = 0; i < sim_preset_count; i++)
 		if (!strcmp(sim_presets[i].name, name)) {
+			const struct sim_node node = o->params.node;
+
 			sim_params_from(&o->params, &sim_presets[i]);
+			o->params.node = node;
 			o->params_name = sim_presets[i].name;
 			return TOOL_DONE;
 		}
@@ -148,6 +156,15 @@ static int set_source(struct goal_sim_options *o, const char *word)
 	return TOOL_DONE;
 }
 
+static int parse_ranks(const char *value, uint32_t *out)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	*out = (uint32_t)n;
+	return end == value || *end || !n || n > NODE_RANKS_MAX ? -EINVAL : 0;
+}
+
 /* Checks options whose value may be wrong. Returns: 0 or -errno. */
 static int set_value(struct goal_sim_options *o, int option, const char *value)
 {
@@ -155,6 +172,8 @@ static int set_value(struct goal_sim_options *o, int option, const char *value)
 		return base_parse_bytes(value, &o->path_steps);
 	if (option == PATH_MEMORY)
 		return base_parse_bytes(value, &o->path_bytes);
+	if (option == NODE_RANKS)
+		return parse_ranks(value, &o->node_ranks);
 	return goal_params_set(&o->params, names[option][1], value);
 }
 
@@ -322,7 +341,6 @@ static int simulate(struct goal_sim *g)
 {
 	int ret;
 
-	g->is_terminal = isatty(STDERR_FILENO);
 	g->config.params = g->o.params;
 	g->config.path_bytes = g->o.path_bytes;
 	g->config.progress = on_progress;
@@ -364,6 +382,16 @@ static int simulate_source(struct goal_sim *g)
 	return ret ? ret : closed;
 }
 
+/* Nodes are simulated when their parameters are known. */
+static int set_node_ranks(struct goal_sim_options *o)
+{
+	if (o->node_ranks && !o->params.node.row_count)
+		return misuse("--node-ranks needs --measure or the --params of a node", NULL);
+	if (o->params.node.row_count)
+		o->params.node.ranks = o->node_ranks ? o->node_ranks : NODE_RANKS_MAX;
+	return TOOL_DONE;
+}
+
 int goal_sim_main(int argc, char **argv)
 {
 	struct goal_sim g = { .result = 0 };
@@ -372,8 +400,13 @@ int goal_sim_main(int argc, char **argv)
 	if (ret >= 0)
 		return ret;
 	ret = TOOL_DONE;
+	g.is_terminal = isatty(STDERR_FILENO);
+	begin_progress(&g);
 	if (g.o.measure)
 		ret = goal_params_measure(&g);
+	end_progress(&g);
+	if (!ret)
+		ret = set_node_ranks(&g.o);
 	if (!ret && g.o.save)
 		ret = goal_params_save(g.o.save, &g.o.params);
 	if (!ret && (g.o.file || g.o.pattern.pattern))

@@ -27,6 +27,7 @@ struct goal_sim_options {
 	bool measure, json, times;
 	const char *timeline;
 	uint32_t timeline_first, timeline_end;
+	uint32_t node_ranks;    /* of --node-ranks; 0: not given */
 	uint64_t path_steps;    /* to print */
 	uint64_t path_bytes;
 };
@@ -71,25 +72,30 @@ int goal_timeline_open(struct goal_sim *g);
 void goal_timeline_interval(struct goal_sim *g, const struct sim_interval *interval);
 int goal_timeline_close(struct goal_sim *g);
 
-/* A measured parameter: median, tenth and ninetieth percentile of all rounds. */
+/* A measured duration in ns: median, tenth and ninetieth percentile of all rounds. */
+#define GOAL_MEASURE_ROUNDS 11
 struct goal_measured {
 	double low, median, high;
 };
 struct goal_measure {
-	struct goal_measured latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns,
-		local_byte_ns;
-	int cpus[2];
-	unsigned rounds;
+	int cpus;
+	double start_ns, latency_ns, overhead_ns;
+	const uint64_t *lengths; /* [length_count] bytes of each row */
+	size_t length_count;
+	struct goal_measured row[SIM_NODE_ROWS_MAX][SIM_NODE_COLUMNS];
 };
-/* Measures between two processes of this machine. Returns: 0 or -errno. */
-int goal_measure(struct goal_measure *out);
-/* Measures this machine, prints its parameters and uses them. Returns: TOOL_DONE, or an exit code
+/* Measures messages and local operations inside this node. Returns: 0 or -errno; -ECANCELED. */
+int goal_measure(struct goal_sim *g, struct goal_measure *out);
+/* Measures this node, prints its parameters and uses them. Returns: TOOL_DONE, or an exit code
  * after a message. */
 int goal_params_measure(struct goal_sim *g);
 /* L, o, g, G, O, C or S. 0 or -EINVAL. */
 int goal_params_set(struct sim_params *p, char name, const char *value);
-/* Writes parameters, one a line: "L 2500". Returns: TOOL_DONE, or an exit code after a message. */
+/* Writes parameters, one a line: "L 2500", "node L 100". Returns: TOOL_DONE, or an exit code after a message. */
 int goal_params_save(const char *path, const struct sim_params *p);
 int goal_params_load(const char *path, struct sim_params *p);
+/* Simulates a program, all of whose ranks share the node of `path`. Returns: TOOL_DONE with the end
+ * of each rank in ps, which the caller frees; an exit code after a message. */
+int goal_predict(const char *path, const struct goal_program *p, uint64_t **out_ps);
 
 #endif

@@ -1,296 +1,138 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measures the model's parameters: two processes, pinned to two CPUs, exchange messages through a
- * ring of slots in shared memory, as ranks exchange short ones. After Culler et al., "Assessing
- * fast network interfaces" (1996): o from sends and receives that wait for nothing, g from a
- * stream, L from the rest of a round trip. Per byte: O from copies into the ring that wait for
- * nothing, G from a stream of large pieces.
+ * Measures the parameters of messages and local operations inside this node: schedules of one
+ * operation a rank are executed as `sluice goal run` does. Where a process' memory lies differs
+ * from start to start, so each figure is the median of rounds, and each round starts processes.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "goal/local.h"
+#include "goal_execute.h"
 #include "goal_sim.h"
 
-/* Rounds are short, so that in some of them both processes run although the machine is busy. */
-enum { SLOTS = 64, PIECES = 8, ROUNDS = 201, TRIPS = 24, STREAM = 512, BURST = SLOTS };
-#define LIMIT_NS 4e9 /* then no further round begins */
-#define PIECE_BYTES (64u << 10)
-#define STREAM_PIECES 32
-#define REDUCE_BYTES (1u << 20)
+#define BURST 32u            /* messages of the schedule that measures o */
+#define CPUS_MAX 64
+#define ROUND_NS 8000000.0   /* runs of one schedule in a round take about that long */
+#define RUNS_MIN 5.0
+#define RUNS_MAX 400.0
 
-/* full: number of the message, released by the sender and acquired by the receiver; empty: the
- * other way. */
-struct slot {
-	BASE_ALIGNED_LINE _Atomic uint32_t full;
-	uint32_t value;
-	BASE_ALIGNED_LINE _Atomic uint32_t empty;
-};
-struct way {
-	struct slot slots[SLOTS], pieces[PIECES];
-	_Alignas(4096) char data[PIECES][PIECE_BYTES];
-};
-struct shared {
-	struct way way[2];
-	BASE_ALIGNED_LINE _Atomic uint32_t
-		arrived[2]; /* steps that each side has begun; release, acquire by the other */
-	double received_ns; /* written by the second side: receives that wait for nothing */
-	bool is_done;       /* written by the first side */
-};
-struct side {
-	struct shared *s;
-	int me;
-	uint32_t steps, sent, got, pieces_sent, pieces_got;
-	pid_t other; /* 0: this is the parent */
-	bool is_alone;
-	char *local;
+static const uint64_t lengths[] = { 8, 32, 64, 512, 2048, 4096, 8192, 16384, 32768, 65536, 131072,
+				    262144, 524288, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20 };
+enum { LENGTHS = sizeof lengths / sizeof *lengths, EMPTY = LENGTHS, BURSTS, POINTS };
+
+/* Median durations in ns by point, column and round. */
+struct samples {
+	double ns[POINTS][SIM_NODE_COLUMNS][GOAL_MEASURE_ROUNDS];
 };
 
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-/* Waits until *at has reached `target`. Yields, so that two processes can share a CPU. */
-static void wait_for(struct side *p, _Atomic uint32_t *at, uint32_t target)
-{
-	for (uint32_t spins = 1;
-	     (int32_t)(atomic_load_explicit(at, memory_order_acquire) - target) < 0; spins++) {
-		if (p->is_alone || spins % 4096 == 0)
-			sched_yield();
-		if (spins % (1u << 20) == 0 && p->other &&
-		    waitpid(p->other, NULL, WNOHANG) == p->other) {
-			p->other = -1;
-			return;
-		}
-	}
-}
-
-static void together(struct side *p)
-{
-	p->steps++;
-	/* pairs with wait_for() of the other side */
-	atomic_store_explicit(&p->s->arrived[p->me], p->steps, memory_order_release);
-	wait_for(p, &p->s->arrived[!p->me], p->steps);
-}
-
-static void send_one(struct side *p)
-{
-	struct slot *slot = &p->s->way[p->me].slots[p->sent % SLOTS];
-
-	wait_for(p, &slot->empty, p->sent / SLOTS);
-	slot->value = p->sent;
-	/* pairs with wait_for() in receive_one() */
-	atomic_store_explicit(&slot->full, p->sent / SLOTS + 1, memory_order_release);
-	p->sent++;
-}
-
-static uint32_t receive_one(struct side *p)
-{
-	struct slot *slot = &p->s->way[!p->me].slots[p->got % SLOTS];
-	uint32_t value;
-
-	wait_for(p, &slot->full, p->got / SLOTS + 1);
-	value = slot->value;
-	/* pairs with wait_for() in send_one() */
-	atomic_store_explicit(&slot->empty, p->got / SLOTS + 1, memory_order_release);
-	p->got++;
-	return value;
-}
-
-static void send_piece(struct side *p)
-{
-	uint32_t at = p->pieces_sent % PIECES;
-	struct way *w = &p->s->way[p->me];
-
-	wait_for(p, &w->pieces[at].empty, p->pieces_sent / PIECES);
-	memcpy(w->data[at], p->local + at * PIECE_BYTES, PIECE_BYTES);
-	/* pairs with wait_for() in receive_piece() */
-	atomic_store_explicit(&w->pieces[at].full, p->pieces_sent / PIECES + 1,
-			      memory_order_release);
-	p->pieces_sent++;
-}
-
-static void receive_piece(struct side *p)
-{
-	uint32_t at = p->pieces_got % PIECES;
-	struct way *w = &p->s->way[!p->me];
-
-	wait_for(p, &w->pieces[at].full, p->pieces_got / PIECES + 1);
-	memcpy(p->local + at * PIECE_BYTES, w->data[at], PIECE_BYTES);
-	/* pairs with wait_for() in send_piece() */
-	atomic_store_explicit(&w->pieces[at].empty, p->pieces_got / PIECES + 1,
-			      memory_order_release);
-	p->pieces_got++;
-}
-
-/* ---- one round; both sides take the same steps ------------------------------------------- */
-
-struct round {
-	double trip_ns, overhead_ns, gap_ns, overhead_byte_ns, gap_byte_ns, local_byte_ns;
-};
-
-static double round_trip(struct side *p)
-{
-	double begin;
-
-	together(p);
-	begin = now_ns();
-	for (int i = 0; i < TRIPS; i++) {
-		if (p->me)
-			receive_one(p);
-		send_one(p);
-		if (!p->me)
-			receive_one(p);
-	}
-	return (now_ns() - begin) / TRIPS;
-}
-
-/* Sends with an empty slot, receives with a full one. */
-static double overhead(struct side *p)
-{
-	double begin;
-
-	together(p);
-	begin = now_ns();
-	for (int i = 0; i < BURST && !p->me; i++)
-		send_one(p);
-	if (!p->me)
-		begin = (now_ns() - begin) / BURST;
-	together(p);
-	if (p->me) {
-		begin = now_ns();
-		for (int i = 0; i < BURST; i++)
-			receive_one(p);
-		p->s->received_ns = (now_ns() - begin) / BURST;
-	}
-	together(p);
-	return (begin + p->s->received_ns) / 2;
-}
-
-static double stream(struct side *p)
-{
-	double begin;
-
-	together(p);
-	begin = now_ns();
-	for (int i = 0; i < STREAM; i++) {
-		if (p->me)
-			receive_one(p);
-		else
-			send_one(p);
-	}
-	together(p);
-	return (now_ns() - begin) / STREAM;
-}
-
-static double copy_overhead(struct side *p)
-{
-	double begin, end;
-
-	together(p);
-	begin = now_ns();
-	for (int i = 0; i < PIECES && !p->me; i++)
-		send_piece(p);
-	end = now_ns();
-	together(p);
-	for (int i = 0; i < PIECES && p->me; i++)
-		receive_piece(p);
-	together(p);
-	return (end - begin) / PIECES / PIECE_BYTES;
-}
-
-static double copy_stream(struct side *p)
-{
-	double begin;
-
-	together(p);
-	begin = now_ns();
-	for (int i = 0; i < STREAM_PIECES; i++) {
-		if (p->me)
-			receive_piece(p);
-		else
-			send_piece(p);
-	}
-	together(p);
-	return (now_ns() - begin) / STREAM_PIECES / PIECE_BYTES;
-}
-
-static double reduce(struct side *p)
-{
-	double begin;
-
-	together(p);
-	begin = now_ns();
-	if (!p->me)
-		goal_local(GOAL_ISA_BASE, GOAL_ADD, GOAL_F32, p->local, p->local,
-			   p->local + REDUCE_BYTES, REDUCE_BYTES);
-	return (now_ns() - begin) / REDUCE_BYTES;
-}
-
-static void run_round(struct side *p, struct round *r)
-{
-	r->trip_ns = round_trip(p);
-	r->overhead_ns = overhead(p);
-	r->gap_ns = stream(p);
-	r->overhead_byte_ns = copy_overhead(p);
-	r->gap_byte_ns = copy_stream(p);
-	r->local_byte_ns = reduce(p);
-}
-
-/* ---- two processes ----------------------------------------------------------------------- */
-
-static bool pin(int cpu)
+static int cpus_allowed(void)
 {
 	cpu_set_t set;
+	int cpus = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(0, sizeof set, &set) == 0;
+	return cpus < CPUS_MAX ? cpus : CPUS_MAX;
 }
 
-/* Returns: the first two CPUs that this process may use; the same twice when there is one. */
-static int choose_cpus(int cpus[2], cpu_set_t *before)
-{
-	int found = 0;
+/* ---- schedules --------------------------------------------------------------------------- */
 
-	if (sched_getaffinity(0, sizeof *before, before))
+/* Who takes part: with ALONE ranks 0 and 1, else one rank to each CPU, two at least. */
+static uint32_t ranks_of(unsigned column, uint32_t cpus)
+{
+	return column == SIM_NODE_ALONE || cpus < 2 ? 2 : cpus;
+}
+
+static void put_rank(FILE *out, unsigned column, size_t point, uint32_t rank, uint32_t ranks)
+{
+	uint64_t bytes = point < LENGTHS ? lengths[point] : 8;
+
+	fprintf(out, "rank %" PRIu32 " {\n", rank);
+	for (unsigned i = 0; point == BURSTS && rank < 2 && i < BURST; i++)
+		fprintf(out, rank ? "recv 8b from 0 tag %u\n" : "send 8b to 1 tag %u\n", i);
+	if (point < LENGTHS && column == SIM_NODE_ALONE && rank < 2)
+		fprintf(out, "%s %" PRIu64 "b %s tag 0\n", rank ? "recv" : "send", bytes,
+			rank ? "from 0" : "to 1");
+	else if (point < LENGTHS && column == SIM_NODE_TOGETHER)
+		fprintf(out,
+			"send %" PRIu64 "b to %" PRIu32 " tag 0 from user0\n"
+			"recv %" PRIu64 "b from %" PRIu32 " tag 0 into user1\n",
+			bytes, (rank + 1) % ranks, bytes, (rank + ranks - 1) % ranks);
+	else if (point < LENGTHS && column == SIM_NODE_COPY)
+		fprintf(out, "copy %" PRIu64 "b from user0 into user1\n", bytes);
+	else if (point < LENGTHS && column == SIM_NODE_ADD)
+		fprintf(out, "add f32 %" PRIu64 "b from user0, user1 into user2\n", bytes);
+	fprintf(out, "}\n");
+}
+
+/* Returns: the program of a point, to be closed; a negative errno. */
+static int open_program(struct goal_input *in, unsigned column, size_t point, uint32_t ranks)
+{
+	int fd = memfd_create("sluice-measure", MFD_CLOEXEC), ret;
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	char path[40];
+
+	if (!out)
 		return -errno;
-	for (int cpu = 0; cpu < CPU_SETSIZE && found < 2; cpu++)
-		if (CPU_ISSET(cpu, before))
-			cpus[found++] = cpu;
-	if (found == 1)
-		cpus[1] = cpus[0];
-	return found ? 0 : -ENODEV;
+	fprintf(out, "num_ranks %" PRIu32 "\n", ranks);
+	for (uint32_t r = 0; r < ranks; r++)
+		put_rank(out, column, point, r, ranks);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	ret = fflush(out) ? -errno : 0;
+	if (!ret && goal_input_need(in, "sim", path))
+		ret = -EIO;
+	fclose(out);
+	return ret;
 }
 
-static _Noreturn void second_side(struct side *p, int cpu)
+/* ---- one point --------------------------------------------------------------------------- */
+
+static int first_error(const struct goal_execution *x)
 {
-	struct round r;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	pin(cpu);
-	for (;;) {
-		together(p);
-		if (p->s->is_done)
-			_exit(0);
-		run_round(p, &r);
-	}
+	for (uint32_t r = 0; r < x->program->ranks; r++)
+		if (x->results[r].error)
+			return x->results[r].error < 0 ? x->results[r].error : -EIO;
+	return 0;
 }
+
+/* Returns: how often a point is run in a round. */
+static double runs_of(size_t point)
+{
+	double bytes = point < LENGTHS ? (double)lengths[point] : 0;
+	double runs = ROUND_NS / (1000 + bytes / 5);
+
+	return runs < RUNS_MIN ? RUNS_MIN : runs > RUNS_MAX ? RUNS_MAX : runs;
+}
+
+static int measure_point(unsigned column, size_t point, uint32_t ranks, double *ns)
+{
+	struct goal_execution x = { .times = (uint32_t)runs_of(point) };
+	struct goal_durations d = { 0 };
+	struct goal_input in;
+	uint32_t rank;
+	int ret = open_program(&in, column, point, ranks);
+
+	if (ret)
+		return ret;
+	x.program = in.program;
+	ret = goal_execution_prepare(&x);
+	if (!ret)
+		ret = goal_execute_all(&x, &rank);
+	if (!ret)
+		ret = first_error(&x);
+	if (!ret)
+		ret = goal_durations_all(&x, &d);
+	*ns = (double)d.median;
+	goal_execution_free(&x);
+	goal_input_close(&in);
+	return ret;
+}
+
+/* ---- all points -------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -299,85 +141,63 @@ static int by_size(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* value: which member of a round. */
-static struct goal_measured summary(const struct round *rounds, unsigned count, size_t value)
+static struct goal_measured summary(const double *ns, double minus)
 {
-	double sorted[ROUNDS];
+	double sorted[GOAL_MEASURE_ROUNDS];
+	const int n = GOAL_MEASURE_ROUNDS;
 
-	for (unsigned i = 0; i < count; i++)
-		memcpy(&sorted[i], (const char *)&rounds[i] + value, sizeof sorted[i]);
-	qsort(sorted, count, sizeof *sorted, by_size);
-	return (struct goal_measured){ sorted[count / 10], sorted[count / 2],
-				       sorted[count * 9 / 10] };
+	for (int i = 0; i < n; i++)
+		sorted[i] = ns[i] > minus ? ns[i] - minus : 0;
+	qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+	return (struct goal_measured){ sorted[n / 10], sorted[n / 2], sorted[n - 1 - n / 10] };
 }
 
-static void summarise(struct round *rounds, unsigned count, struct goal_measure *out)
+static void summarise(const struct samples *s, struct goal_measure *out)
 {
-	for (unsigned i = 0; i < count; i++) {
-		struct round *r = &rounds[i];
+	double empty = summary(s->ns[EMPTY][0], 0).median, trip, burst;
 
-		/* a round trip is 2 (o + L + o) */
-		r->trip_ns = r->trip_ns / 2 - 2 * r->overhead_ns;
-		r->trip_ns = r->trip_ns > 0 ? r->trip_ns : 0;
-	}
-	out->latency_ns = summary(rounds, count, offsetof(struct round, trip_ns));
-	out->overhead_ns = summary(rounds, count, offsetof(struct round, overhead_ns));
-	out->gap_ns = summary(rounds, count, offsetof(struct round, gap_ns));
-	out->gap_byte_ns = summary(rounds, count, offsetof(struct round, gap_byte_ns));
-	out->overhead_byte_ns = summary(rounds, count, offsetof(struct round, overhead_byte_ns));
-	out->local_byte_ns = summary(rounds, count, offsetof(struct round, local_byte_ns));
-	out->rounds = count;
+	for (size_t i = 0; i < LENGTHS; i++)
+		for (unsigned c = 0; c < SIM_NODE_COLUMNS; c++)
+			out->row[i][c] = summary(s->ns[i][c], empty);
+	out->start_ns = empty;
+	trip = out->row[0][SIM_NODE_ALONE].median;
+	burst = summary(s->ns[BURSTS][0], empty).median;
+	/* the slower of sender and receiver; both are taken to cost that */
+	out->overhead_ns = burst > trip ? (burst - trip) / (BURST - 1) : 0;
+	if (2 * out->overhead_ns > trip)
+		out->overhead_ns = trip / 2;
+	out->latency_ns = trip - 2 * out->overhead_ns;
 }
 
-static int measure(struct side *p, struct goal_measure *out)
+static int measure_round(struct goal_sim *g, struct samples *s, int round,
+			 const struct goal_measure *out)
 {
-	struct round *rounds = calloc(ROUNDS, sizeof *rounds);
-	struct side other = *p;
-	unsigned count = 0;
-	double begin = now_ns();
+	const uint64_t all = POINTS * GOAL_MEASURE_ROUNDS;
+	int ret = 0;
 
-	if (!rounds)
-		return -ENOMEM;
-	other.me = 1;
-	p->other = fork();
-	if (p->other < 0) {
-		free(rounds);
-		return -errno;
+	for (size_t i = 0; i < POINTS && !ret; i++) {
+		for (unsigned c = 0; c < (i < LENGTHS ? SIM_NODE_COLUMNS : 1) && !ret; c++)
+			ret = measure_point(c, i, ranks_of(c, (uint32_t)out->cpus),
+					    &s->ns[i][c][round]);
+		if (!ret && goal_sim_progress(g, "measuring", (uint64_t)round * POINTS + i, all))
+			ret = -ECANCELED;
 	}
-	if (!p->other)
-		second_side(&other, out->cpus[1]);
-	pin(out->cpus[0]);
-	while (p->other > 0 && !p->s->is_done) {
-		together(p);
-		run_round(p, &rounds[count++]);
-		p->s->is_done = count == ROUNDS || now_ns() - begin > LIMIT_NS;
-	}
-	together(p);
-	if (p->other > 0) {
-		waitpid(p->other, NULL, 0);
-		summarise(rounds, count, out);
-	}
-	free(rounds);
-	return p->other > 0 ? 0 : -ECHILD;
+	return ret;
 }
 
-int goal_measure(struct goal_measure *out)
+int goal_measure(struct goal_sim *g, struct goal_measure *out)
 {
-	struct side p = { .me = 0 };
-	cpu_set_t before;
-	int ret = choose_cpus(out->cpus, &before);
+	struct samples *s = calloc(1, sizeof *s);
+	int ret = s ? 0 : -ENOMEM;
 
-	if (ret)
-		return ret;
-	p.s = mmap(NULL, sizeof *p.s, PROT_READ | PROT_WRITE,
-		   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (p.s == MAP_FAILED)
-		return -errno;
-	p.local = calloc(1, base_max_u64(2 * REDUCE_BYTES, PIECES * PIECE_BYTES));
-	p.is_alone = out->cpus[0] == out->cpus[1];
-	ret = p.local ? measure(&p, out) : -ENOMEM;
-	sched_setaffinity(0, sizeof before, &before);
-	free(p.local);
-	munmap(p.s, sizeof *p.s);
+	base_options_load(NULL, NULL, 0); /* a wrong SLUICE_ variable has its default */
+	out->cpus = cpus_allowed();
+	out->lengths = lengths;
+	out->length_count = LENGTHS;
+	for (int round = 0; round < GOAL_MEASURE_ROUNDS && !ret; round++)
+		ret = measure_round(g, s, round, out);
+	if (!ret)
+		summarise(s, out);
+	free(s);
 	return ret;
 }

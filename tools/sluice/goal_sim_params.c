@@ -1,46 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of the model: printed, written to a file, read from a file. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "goal_sim.h"
 #include "text.h"
 
-#define EAGER_BYTES 8192 /* S is chosen, not measured */
+#define EAGER_BYTES 4096 /* of sched/: sluice-goal-sim(1) */
 
 static uint64_t ps_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS + 0.5); }
-static uint64_t cost_of(double ns)
-{
-	return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5);
-}
 
-static void print_measured(struct text_table *t, const char *name, const struct goal_measured *m,
-			   const char *unit)
-{
-	char value[48], spread[64];
-
-	snprintf(value, sizeof value, "%.4g %s", m->median, unit);
-	snprintf(spread, sizeof spread, "%.4g to %.4g", m->low, m->high);
-	text_table_row(t, name, value, spread, NULL);
-}
+/* ---- measured parameters of a node ------------------------------------------------------- */
 
 static void print_all(const struct goal_measure *m)
 {
+	static const char *const heads[] = { "message", "one at a time", "%d at a time", "copy",
+					     "add f32" };
 	struct text_table t = { NULL };
+	char cell[5][48];
 
-	printf("measured between 2 processes on CPUs %d and %d, shared memory, %u rounds: median, "
-	       "10 to 90 %%\n",
-	       m->cpus[0], m->cpus[1], m->rounds);
-	if (m->cpus[0] == m->cpus[1])
-		printf("there is one CPU only, which both share: these are the scheduler's "
-		       "times\n");
-	print_measured(&t, "L", &m->latency_ns, "ns");
-	print_measured(&t, "o", &m->overhead_ns, "ns");
-	print_measured(&t, "g", &m->gap_ns, "ns");
-	print_measured(&t, "G", &m->gap_byte_ns, "ns/byte");
-	print_measured(&t, "O", &m->overhead_byte_ns, "ns/byte");
-	print_measured(&t, "C", &m->local_byte_ns, "ns/byte");
+	printf("measured on %d CPUs of this node, %d rounds: ns, median and 10 to 90 %%\n", m->cpus,
+	       GOAL_MEASURE_ROUNDS);
+	printf("  start %.4g, L %.4g, o %.4g\n", m->start_ns, m->latency_ns, m->overhead_ns);
+	for (int c = 0; c < 5; c++)
+		snprintf(cell[c], sizeof cell[c], heads[c], m->cpus < 2 ? 2 : m->cpus);
+	text_table_row(&t, cell[0], cell[1], cell[2], cell[3], cell[4], NULL);
+	for (size_t i = 0; i < m->length_count; i++) {
+		base_format_bytes(m->lengths[i], cell[0], sizeof cell[0]);
+		for (int c = 0; c < SIM_NODE_COLUMNS; c++)
+			snprintf(cell[c + 1], sizeof cell[c + 1], "%.0f (%.0f to %.0f)",
+				 m->row[i][c].median, m->row[i][c].low, m->row[i][c].high);
+		text_table_row(&t, cell[0], cell[1], cell[2], cell[3], cell[4], NULL);
+	}
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 	putchar('\n');
@@ -48,53 +41,64 @@ static void print_all(const struct goal_measure *m)
 
 static void put_measured(struct text_json *j, const char *name, const struct goal_measured *m)
 {
-	const double values[] = { m->low, m->median, m->high };
-	static const char *const keys[] = { "low", "median", "high" };
-	char number[32];
-
 	text_json_open(j, name, '{');
-	for (int i = 0; i < 3; i++) {
-		snprintf(number, sizeof number, "%.6g", values[i]);
-		text_json_string(j, keys[i], number);
-	}
+	text_json_uint(j, "low", (uint64_t)(m->low + 0.5));
+	text_json_uint(j, "median", (uint64_t)(m->median + 0.5));
+	text_json_uint(j, "high", (uint64_t)(m->high + 0.5));
 	text_json_close(j, '}');
 }
 
 static void put_all(const struct goal_measure *m)
 {
+	static const char *const names[] = { "alone_ns", "together_ns", "copy_ns", "add_ns" };
 	struct text_json j = { .out = stdout };
 
 	text_json_open(&j, NULL, '{');
-	text_json_uint(&j, "rounds", m->rounds);
-	put_measured(&j, "L_ns", &m->latency_ns);
-	put_measured(&j, "o_ns", &m->overhead_ns);
-	put_measured(&j, "g_ns", &m->gap_ns);
-	put_measured(&j, "G_ns", &m->gap_byte_ns);
-	put_measured(&j, "O_ns", &m->overhead_byte_ns);
-	put_measured(&j, "C_ns", &m->local_byte_ns);
+	text_json_uint(&j, "cpus", (uint64_t)m->cpus);
+	text_json_uint(&j, "rounds", GOAL_MEASURE_ROUNDS);
+	text_json_uint(&j, "start_ps", ps_of(m->start_ns));
+	text_json_uint(&j, "L_ps", ps_of(m->latency_ns));
+	text_json_uint(&j, "o_ps", ps_of(m->overhead_ns));
+	text_json_open(&j, "rows", '[');
+	for (size_t i = 0; i < m->length_count; i++) {
+		text_json_open(&j, NULL, '{');
+		text_json_uint(&j, "bytes", m->lengths[i]);
+		for (int c = 0; c < SIM_NODE_COLUMNS; c++)
+			put_measured(&j, names[c], &m->row[i][c]);
+		text_json_close(&j, '}');
+	}
+	text_json_close(&j, ']');
 	text_json_close(&j, '}');
 	putchar('\n');
+}
+
+static void use(struct sim_node *n, const struct goal_measure *m)
+{
+	*n = (struct sim_node){ .ranks = n->ranks,
+				.cpus = (uint32_t)(m->cpus < 2 ? 2 : m->cpus),
+				.row_count = (uint32_t)m->length_count,
+				.start_ps = ps_of(m->start_ns),
+				.latency_ps = ps_of(m->latency_ns),
+				.overhead_ps = ps_of(m->overhead_ns),
+				.eager_bytes = EAGER_BYTES };
+	for (size_t i = 0; i < m->length_count; i++) {
+		n->rows[i].bytes = m->lengths[i];
+		for (int c = 0; c < SIM_NODE_COLUMNS; c++)
+			n->rows[i].ps[c] = ps_of(m->row[i][c].median);
+	}
 }
 
 int goal_params_measure(struct goal_sim *g)
 {
 	struct goal_measure m;
-	int ret = goal_measure(&m);
+	int ret = goal_measure(g, &m);
 	bool is_all = !g->o.file && !g->o.pattern.pattern;
 
 	if (ret) {
 		tool_say("goal sim: cannot measure: %s", strerror(-ret));
 		return TOOL_FAILED;
 	}
-	g->o.params = (struct sim_params){
-		.latency_ps = ps_of(m.latency_ns.median),
-		.overhead_ps = ps_of(m.overhead_ns.median),
-		.gap_ps = ps_of(m.gap_ns.median),
-		.gap_byte = cost_of(m.gap_byte_ns.median),
-		.overhead_byte = cost_of(m.overhead_byte_ns.median),
-		.local_byte = cost_of(m.local_byte_ns.median),
-		.eager_bytes = EAGER_BYTES,
-	};
+	use(&g->o.params.node, &m);
 	g->o.params_name = "measured";
 	if (!g->o.json)
 		print_all(&m);
@@ -104,6 +108,26 @@ int goal_params_measure(struct goal_sim *g)
 }
 
 /* ---- files ------------------------------------------------------------------------------- */
+
+static void save_node(FILE *out, const struct sim_node *n)
+{
+	char number[32];
+
+	if (!n->row_count)
+		return;
+	fprintf(out, "# inside a node; node BYTES: one message, one to each CPU, copy, add\n"
+		     "node cpus %u\n", n->cpus);
+	fprintf(out, "node start %s\n", goal_sim_ns(n->start_ps, number));
+	fprintf(out, "node L %s\n", goal_sim_ns(n->latency_ps, number));
+	fprintf(out, "node o %s\n", goal_sim_ns(n->overhead_ps, number));
+	fprintf(out, "node S %llu\n", (unsigned long long)n->eager_bytes);
+	for (uint32_t i = 0; i < n->row_count; i++) {
+		fprintf(out, "node %llu", (unsigned long long)n->rows[i].bytes);
+		for (int c = 0; c < SIM_NODE_COLUMNS; c++)
+			fprintf(out, " %s", goal_sim_ns(n->rows[i].ps[c], number));
+		fputc('\n', out);
+	}
+}
 
 int goal_params_save(const char *path, const struct sim_params *p)
 {
@@ -121,6 +145,7 @@ int goal_params_save(const char *path, const struct sim_params *p)
 		fprintf(out, "O %s\n", goal_sim_cost(p->overhead_byte, number));
 		fprintf(out, "C %s\n", goal_sim_cost(p->local_byte, number));
 		fprintf(out, "S %llu\n", (unsigned long long)p->eager_bytes);
+		save_node(out, &p->node);
 	}
 	failed = !out || ferror(out);
 	if (out && fclose(out))
@@ -151,12 +176,56 @@ int goal_params_set(struct sim_params *p, char name, const char *value)
 	return -EINVAL;
 }
 
+/* The words of a line behind "node". Returns: 0 or -EINVAL. */
+static int set_node(struct sim_node *n, char *const words[], int count)
+{
+	struct sim_node_row row;
+	char *end;
+
+	if (count == 2 && !strcmp(words[0], "cpus")) {
+		n->cpus = (uint32_t)strtoul(words[1], &end, 10);
+		return *end || n->cpus < 2 ? -EINVAL : 0;
+	}
+	if (count == 2 && !strcmp(words[0], "start"))
+		return sim_parse_ns(words[1], &n->start_ps);
+	if (count == 2 && !strcmp(words[0], "L"))
+		return sim_parse_ns(words[1], &n->latency_ps);
+	if (count == 2 && !strcmp(words[0], "o"))
+		return sim_parse_ns(words[1], &n->overhead_ps);
+	if (count == 2 && !strcmp(words[0], "S"))
+		return base_parse_bytes(words[1], &n->eager_bytes);
+	if (count != 1 + SIM_NODE_COLUMNS || n->row_count == SIM_NODE_ROWS_MAX ||
+	    base_parse_bytes(words[0], &row.bytes))
+		return -EINVAL;
+	if (!row.bytes || (n->row_count && row.bytes <= n->rows[n->row_count - 1].bytes))
+		return -EINVAL;
+	for (int c = 0; c < SIM_NODE_COLUMNS; c++)
+		if (sim_parse_ns(words[1 + c], &row.ps[c]))
+			return -EINVAL;
+	n->rows[n->row_count++] = row;
+	return 0;
+}
+
+static int set_line(struct sim_params *p, char *line)
+{
+	char *words[8], *rest = line, *word;
+	int count = 0;
+
+	while (count < 8 && (word = strtok_r(rest, " \t\n", &rest)) != NULL)
+		words[count++] = word;
+	if (count > 2 && !strcmp(words[0], "node"))
+		return set_node(&p->node, words + 1, count - 1);
+	return count == 2 && strlen(words[0]) == 1 ? goal_params_set(p, words[0][0], words[1])
+						   : -EINVAL;
+}
+
 int goal_params_load(const char *path, struct sim_params *p)
 {
 	FILE *in = fopen(path, "re");
-	char line[128], name[2], value[64];
+	char line[256], words[256];
 	int number = 0, ret = TOOL_DONE;
 
+	p->node.row_count = 0;
 	if (!in) {
 		tool_say("goal sim: cannot read %s: %s", path, strerror(errno));
 		return TOOL_FAILED;
@@ -165,12 +234,13 @@ int goal_params_load(const char *path, struct sim_params *p)
 		number++;
 		if (line[0] == '#' || line[strspn(line, " \t\n")] == '\0')
 			continue;
-		if (sscanf(line, " %1s %63s", name, value) == 2 &&
-		    !goal_params_set(p, name[0], value))
+		memcpy(words, line, sizeof words);
+		if (!set_line(p, words))
 			continue;
 		line[strcspn(line, "\n")] = '\0';
 		tool_say(
-			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a number",
+			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a number, or "
+			"node ..., as --save writes it",
 			path, number, line);
 		ret = TOOL_FAILED;
 	}

@@ -62,11 +62,16 @@ static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages, %" PRIu64
 	       " bytes\n",
 	       g->config.ranks, s->ops, s->messages, s->message_bytes);
-	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n\n",
+	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n",
 	       goal_sim_ns(p->latency_ps, l), goal_sim_ns(p->overhead_ps, o),
 	       goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
 	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S,
-	       g->o.params_name);
+	       p->node.ranks ? "between nodes" : g->o.params_name);
+	if (p->node.ranks)
+		printf("L=%s o=%s ns inside a node of up to %" PRIu32 " ranks (%s)\n",
+		       goal_sim_ns(p->node.latency_ps, l), goal_sim_ns(p->node.overhead_ps, o),
+		       p->node.ranks, g->o.params_name);
+	putchar('\n');
 }
 
 static void print_times(const struct goal_sim *g)

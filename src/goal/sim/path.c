@@ -63,7 +63,7 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 		.type = op->type,
 		.bytes = op->bytes,
 		.begin_ps = r->begin,
-		.end_ps = r->begin + sim_cost(s, r->kind, op),
+		.end_ps = r->begin + sim_cost(s, r->kind, r->rank, op, r->others),
 	};
 }
 
@@ -82,17 +82,25 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
 	uint64_t remaining = until - r->begin;
+	bool is_node = r->kind != SIM_LOCAL && sim_is_node(s, r->rank, sim_peer(s, r->rank, op));
 
 	if (sim_is_one_sided(op)) {
 		sum->overhead_ps += spend(&remaining, p->overhead_ps);
 		sum->latency_ps += spend(&remaining, p->latency_ps);
 	} else if (r->kind == SIM_LOCAL) {
-		sum->local_ps += spend(&remaining, sim_cost(s, SIM_LOCAL, op));
+		sum->local_ps += spend(&remaining, sim_cost(s, SIM_LOCAL, r->rank, op, 0));
 	} else if (cause == SIM_NIC) {
 		sum->gap_ps += spend(&remaining, p->gap_ps);
 		sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
+	} else if (is_node) {
+		uint64_t rest = sim_cost(s, r->kind, r->rank, op, r->others) - p->node.overhead_ps;
+
+		sum->overhead_ps += spend(&remaining, p->node.overhead_ps);
+		sum->byte_ps += spend(&remaining, rest);
+		if (cause == SIM_WIRE)
+			sum->latency_ps += spend(&remaining, p->node.latency_ps);
 	} else {
-		uint64_t rest = sim_cost(s, r->kind, op) - p->overhead_ps;
+		uint64_t rest = sim_cost(s, r->kind, r->rank, op, 0) - p->overhead_ps;
 
 		sum->overhead_ps += spend(&remaining, p->overhead_ps);
 		if (cause == SIM_WIRE)
@@ -108,7 +116,11 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 
 static uint32_t last_record(const struct sim *s)
 {
-	return sim_rank_of(s, s->stats.last_rank)->unit.cpu.last;
+	const struct sim_cpu *cpu = &sim_rank_of(s, s->stats.last_rank)->unit.cpu;
+	const struct sim_neighbour *n =
+		s->neighbours ? &s->neighbours[s->stats.last_rank] : NULL;
+
+	return n && n->sent_until > cpu->free ? n->sent_last : cpu->last;
 }
 
 void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,

@@ -200,7 +200,7 @@ struct sim_record {
 	uint32_t rank, op;
 	uint32_t from;
 	uint8_t kind, cause;
-	uint16_t reserved;
+	uint16_t others; /* a message inside a node: sim_node_others() */
 };
 /* A ring. Numbers run from 1 to end - 1 and start again; end is a multiple of cap; 0 is no
  * record. */
@@ -226,6 +226,13 @@ struct sim_counter {
 };
 struct sim_card {
 	uint32_t first[3]; /* priority list, overflow list, headers */
+};
+
+/* A rank of a node. */
+struct sim_neighbour {
+	uint64_t copying_until; /* end of its last copy or local operation */
+	uint64_t sent_until;    /* end of its last send that a receiver ended */
+	uint32_t sent_last;     /* path record of that */
 };
 
 /* Bins of a long list. */
@@ -259,6 +266,7 @@ struct sim {
 	struct sim_counter *counters;
 	uint32_t counter_mask, counter_count;
 	struct sim_pool entries, watchers;
+	struct sim_neighbour *neighbours; /* by rank; NULL: there are no nodes */
 	int error;
 };
 
@@ -376,7 +384,8 @@ void sim_cards_fini(struct sim *s);
 int sim_log_init(struct sim_log *l, size_t bytes);
 void sim_log_fini(struct sim_log *l);
 /* Returns: the number of the new record. */
-static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const struct sim_event *e)
+static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const struct sim_event *e,
+				   uint16_t others)
 {
 	uint32_t number = l->next;
 
@@ -389,6 +398,7 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 		.from = e->from,
 		.kind = (uint8_t)kind,
 		.cause = e->cause,
+		.others = others,
 	};
 	l->next++;
 	l->slot = l->slot + 1 == l->cap ? 0 : l->slot + 1;
@@ -402,7 +412,28 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 /* A test has ended: its CPU waited until `now`. */
 int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now,
 		 uint32_t from);
-/* Returns: how long the operation occupies the CPU. */
-uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *op);
+/* Returns: how long an operation of `rank` occupies the CPU: that of its peer for SIM_RECEIVE.
+ * others: sim_node_others() of that. */
+uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_op *op,
+		  uint16_t others);
+
+/* ---- node.c ------------------------------------------------------------------------------ */
+
+#define SIM_NODE_ANNOUNCED UINT16_MAX /* it is too long to be copied before it is received */
+/* Are both ranks in one node? */
+bool sim_is_node(const struct sim *s, uint32_t rank, uint32_t peer);
+/* Does a send end when its CPU has finished it? Otherwise it waits for the receive. */
+static inline bool sim_is_eager(const struct sim *s, const struct sim_op *op, bool is_node)
+{
+	const struct sim_params *p = &s->config.params;
+
+	return op->bytes <= (is_node ? p->node.eager_bytes : p->eager_bytes);
+}
+/* Each returns how long the CPU is occupied, in picoseconds. */
+uint64_t sim_node_send(const struct sim *s, uint64_t bytes);
+uint64_t sim_node_receive(const struct sim *s, uint64_t bytes, uint16_t others);
+uint64_t sim_node_local(const struct sim *s, const struct sim_op *op);
+/* Returns: how many other ranks of the node are copying. */
+uint16_t sim_node_others(const struct sim *s, uint32_t rank, uint64_t now);
 
 #endif

@@ -11,27 +11,40 @@
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *op)
+static uint64_t calc_cost(const struct sim_op *op)
+{
+	return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
+}
+
+static uint64_t local_cost(const struct sim *s, const struct sim_op *op)
+{
+	if (sim_is_one_sided(op))
+		return s->config.params.overhead_ps;
+	if (op->type == GOAL_CALC)
+		return calc_cost(op);
+	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
+		return 0;
+	if (s->config.params.node.ranks)
+		return sim_node_local(s, op);
+	return sim_byte_cost(s->config.params.local_byte,
+			     op->bytes < SIM_TIME_MAX ? op->bytes + 1 : op->bytes);
+}
+
+uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_op *op,
+		  uint16_t others)
 {
 	const struct sim_params *p = &s->config.params;
 	uint64_t cpu = sim_byte_cost(p->overhead_byte, op->bytes);
 
-	switch (kind) {
-	case SIM_SEND:
+	if (kind == SIM_LOCAL)
+		return local_cost(s, op);
+	if (sim_is_node(s, rank, sim_peer(s, rank, op)))
+		return kind == SIM_SEND ? sim_node_send(s, op->bytes)
+					: sim_node_receive(s, op->bytes, others);
+	if (kind == SIM_SEND)
 		return p->overhead_ps + cpu;
-	case SIM_RECEIVE: /* the CPU is occupied until the last byte has come */
-		return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
-	default:
-		break;
-	}
-	if (sim_is_one_sided(op))
-		return p->overhead_ps;
-	if (op->type == GOAL_CALC)
-		return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX
-								: op->bytes * SIM_PS_PER_NS;
-	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
-		return 0;
-	return sim_byte_cost(p->local_byte, op->bytes < SIM_TIME_MAX ? op->bytes + 1 : op->bytes);
+	/* the receiver's CPU is occupied until the last byte has come */
+	return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
 }
 
 /* ---- what an end or a begin sets free ---------------------------------------------------- */
@@ -104,7 +117,8 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 		e.from = cpu->last;
 		e.cause = SIM_CPU;
 	}
-	if (op->kind == SIM_SEND && nic->free_send > e.time) {
+	if (op->kind == SIM_SEND && nic->free_send > e.time &&
+	    !sim_is_node(s, rank, sim_peer(s, rank, op))) {
 		e.time = nic->free_send;
 		e.from = nic->last_send;
 		e.cause = SIM_NIC;
@@ -182,8 +196,10 @@ static int do_local(struct sim *s, struct sim_event *e)
 
 	if (must_wait(e, cpu, 0, 0, &when))
 		return sim_line_wait(s, line, e, when);
-	cpu->last = sim_log_add(&s->log, SIM_LOCAL, e);
-	cpu->free = begin + sim_cost(s, SIM_LOCAL, op);
+	cpu->last = sim_log_add(&s->log, SIM_LOCAL, e, 0);
+	cpu->free = begin + sim_cost(s, SIM_LOCAL, e->rank, op, 0);
+	if (s->neighbours && op->type != GOAL_CALC)
+		s->neighbours[e->rank].copying_until = cpu->free;
 	watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
 	rc = release(s, 0, e->rank, op, false, begin, cpu->last);
 	if (!rc && op->type != GOAL_TEST)
@@ -208,6 +224,23 @@ int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t
 	return rc ? rc : push_freed(s, 0, rank);
 }
 
+/* The message of a send that e began. */
+static struct sim_event message_of(struct sim *s, const struct sim_event *e, uint64_t cpu_end,
+				   uint32_t from, bool is_node)
+{
+	const struct sim_params *p = &s->config.params;
+	struct sim_event message = *e;
+
+	/* inside a node it is complete in memory; else its first byte leaves */
+	message.time = is_node ? cpu_end + p->node.latency_ps
+			       : e->time + p->overhead_ps + p->latency_ps;
+	message.seq = s->seq++;
+	message.from = from;
+	message.kind = SIM_EVENT_MESSAGE;
+	message.cause = SIM_WIRE;
+	return message;
+}
+
 static int do_send(struct sim *s, struct sim_event *e)
 {
 	const struct sim_params *p = &s->config.params;
@@ -216,43 +249,52 @@ static int do_send(struct sim *s, struct sim_event *e)
 	struct sim_cpu *cpu = sim_cpu_of(s, e->rank, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
 	struct sim_line line = sim_line_of(s, e->rank, SIM_SEND, op->cpu, op->nic);
+	bool is_node = sim_is_node(s, e->rank, sim_peer(s, e->rank, op));
 	uint64_t when;
-	struct sim_event message = *e;
+	struct sim_event message;
 	int rc;
 
-	if (must_wait(e, cpu, nic->free_send, nic->last_send, &when))
+	if (must_wait(e, cpu, is_node ? 0 : nic->free_send, nic->last_send, &when))
 		return sim_line_wait(s, line, e, when);
-	cpu->last = nic->last_send = sim_log_add(&s->log, SIM_SEND, e);
-	cpu->free = e->time + sim_cost(s, SIM_SEND, op);
-	nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
+	cpu->last = sim_log_add(&s->log, SIM_SEND, e, 0);
+	cpu->free = e->time + sim_cost(s, SIM_SEND, e->rank, op, 0);
+	if (!is_node) {
+		nic->last_send = cpu->last;
+		nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
+	}
 	watch(s, SIM_SEND, e->rank, e, sim_peer(s, e->rank, op), op, cpu->free);
-	message.time = e->time + p->overhead_ps + p->latency_ps;
-	message.seq = s->seq++;
-	message.from = cpu->last;
-	message.kind = SIM_EVENT_MESSAGE;
-	message.cause = SIM_WIRE;
+	message = message_of(s, e, cpu->free, cpu->last, is_node);
 	s->stats.messages++;
 	s->stats.message_bytes += op->bytes;
 	rc = sim_queue_push(&s->queue, &message);
 	if (!rc)
 		rc = release(s, 0, e->rank, op, false, e->time, cpu->last);
-	if (!rc && op->bytes <= p->eager_bytes)
+	if (!rc && sim_is_eager(s, op, is_node))
 		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
 	if (!rc)
 		rc = push_freed(s, 0, e->rank);
-	return rc ? rc : advance_line(s, line, e, cpu, nic->free_send);
+	return rc ? rc : advance_line(s, line, e, cpu, is_node ? 0 : nic->free_send);
 }
 
-/* A rendezvous: the message has met its receive and the sender's operation may end. */
+/* A message has met its receive at `now`, so the sender's operation may end; inside a node when the
+ * receiver has copied it, at `copied`. */
 static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now,
-			  uint32_t from)
+			  uint64_t copied, uint32_t from)
 {
+	bool is_node = sim_is_node(s, sender, sim_peer(s, sender, op));
 	struct sim_cpu *cpu = sim_cpu_of(s, sender, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, sender, op->nic);
 
-	if (op->bytes <= s->config.params.eager_bytes)
+	if (sim_is_eager(s, op, is_node))
 		return 0;
 	s->stats.rendezvous++;
+	if (is_node) {
+		if (copied >= s->neighbours[sender].sent_until) {
+			s->neighbours[sender].sent_until = copied;
+			s->neighbours[sender].sent_last = from;
+		}
+		return end_op(s, 1, sender, op, copied, from);
+	}
 	if (cpu->free < now) {
 		cpu->free = now;
 		cpu->last = from;
@@ -278,10 +320,27 @@ static int push_both(struct sim *s, uint32_t rank, uint32_t sender)
 	return rc;
 }
 
+/* A long message inside a node, whose receive is posted now, is copied when the CPU is free. */
+static int copy_announced(struct sim *s, struct sim_event *e, const struct sim_arrived *a)
+{
+	struct sim_event message = { .time = later(e->time, a->end),
+				     .seq = s->seq++,
+				     .rank = a->rank,
+				     .op = a->op,
+				     .from = a->end > e->time ? a->from : e->from,
+				     .kind = SIM_EVENT_MESSAGE,
+				     .cause = a->end > e->time ? SIM_CPU : SIM_REQUIRED };
+	int rc = sim_post(s, e->rank, e->op, e->from);
+
+	if (!rc)
+		rc = push_freed(s, 0, e->rank);
+	return rc ? rc : sim_queue_push(&s->queue, &message);
+}
+
 static int do_receive(struct sim *s, struct sim_event *e)
 {
 	struct sim_rank *r = sim_rank_of(s, e->rank);
-	const struct sim_op *op = sim_op_of(s, r, e->op);
+	const struct sim_op *op = sim_op_of(s, r, e->op), *send;
 	struct sim_arrived a;
 	int rc = release(s, 0, e->rank, op, false, e->time, e->from);
 
@@ -291,8 +350,10 @@ static int do_receive(struct sim *s, struct sim_event *e)
 		rc = sim_post(s, e->rank, e->op, e->from);
 		return rc ? rc : push_freed(s, 0, e->rank);
 	}
-	rc = end_rendezvous(s, a.rank, sim_op_of(s, sim_rank_of(s, a.rank), a.op), e->time,
-			    e->from);
+	send = sim_op_of(s, sim_rank_of(s, a.rank), a.op);
+	if (sim_is_node(s, a.rank, e->rank) && !sim_is_eager(s, send, true))
+		return copy_announced(s, e, &a);
+	rc = end_rendezvous(s, a.rank, send, e->time, e->time, e->from);
 	if (!rc)
 		rc = end_op(s, 0, e->rank, op, later(e->time, a.end),
 			    a.end > e->time ? a.from : e->from);
@@ -315,35 +376,56 @@ static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *
 	return sim_arrive(s, rank, &a);
 }
 
-static int do_message(struct sim *s, struct sim_event *e)
+/* The receiver's CPU takes a message, with `posted` its receive; NULL: none is posted. */
+static void take_message(struct sim *s, const struct sim_event *e, const struct sim_op *op,
+			 uint32_t rank, const struct sim_posted *posted)
 {
 	const struct sim_params *p = &s->config.params;
+	struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
+	bool is_node = sim_is_node(s, e->rank, rank);
+	uint16_t others = 0;
+
+	if (is_node && !sim_is_eager(s, op, true))
+		others = posted ? sim_node_others(s, rank, e->time) : SIM_NODE_ANNOUNCED;
+	cpu->last = sim_log_add(&s->log, SIM_RECEIVE, e, others);
+	cpu->free = e->time + sim_cost(s, SIM_RECEIVE, e->rank, op, others);
+	if (!is_node) {
+		nic->last_recv = cpu->last;
+		nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
+	} else if (posted) {
+		s->neighbours[rank].copying_until = cpu->free;
+	}
+	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
+}
+
+static int do_message(struct sim *s, struct sim_event *e)
+{
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
 	uint32_t rank = sim_peer(s, e->rank, op);
 	struct sim_line line = sim_line_of(s, rank, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_rank *r = sim_rank_of(s, rank);
 	struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
+	bool is_node = sim_is_node(s, e->rank, rank), is_posted;
 	struct sim_posted posted;
 	uint64_t when;
 	int rc;
 
-	if (must_wait(e, cpu, nic->free_recv, nic->last_recv, &when))
+	if (must_wait(e, cpu, is_node ? 0 : nic->free_recv, nic->last_recv, &when))
 		return sim_line_wait(s, line, e, when);
-	cpu->last = nic->last_recv = sim_log_add(&s->log, SIM_RECEIVE, e);
-	cpu->free = e->time + sim_cost(s, SIM_RECEIVE, op);
-	nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
-	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
-	if (!sim_match_posted(s, rank, e->rank, op->tag, &posted)) {
+	is_posted = sim_match_posted(s, rank, e->rank, op->tag, &posted);
+	take_message(s, e, op, rank, is_posted ? &posted : NULL);
+	if (!is_posted) {
 		rc = add_unexpected(s, rank, e, cpu);
 	} else {
-		rc = end_rendezvous(s, e->rank, op, e->time, cpu->last);
+		rc = end_rendezvous(s, e->rank, op, e->time, cpu->free, cpu->last);
 		if (!rc)
 			rc = end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free, cpu->last);
 		if (!rc)
 			rc = push_both(s, rank, e->rank);
 	}
-	return rc ? rc : advance_line(s, line, e, cpu, nic->free_recv);
+	return rc ? rc : advance_line(s, line, e, cpu, is_node ? 0 : nic->free_recv);
 }
 
 static int happen(struct sim *s, struct sim_event *e)
@@ -408,13 +490,15 @@ static int run_events(struct sim *s)
 
 static int push_first(struct sim *s)
 {
+	const struct sim_node *node = &s->config.params.node;
+	uint64_t start = node->ranks ? node->start_ps : 0;
 	int rc = 0;
 
 	for (uint32_t rank = 0; rank < s->config.ranks && !rc; rank++) {
 		uint32_t ready = sim_shape_at(s, sim_rank_of(s, rank))->ready_count;
 
 		for (uint32_t i = 0; i < ready && !rc; i++)
-			rc = note_freed(s, 0, i, 0, 0);
+			rc = note_freed(s, 0, i, start, 0);
 		if (!rc)
 			rc = push_freed(s, 0, rank);
 	}

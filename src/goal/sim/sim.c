@@ -24,12 +24,21 @@ static int set_up_ranks(struct sim *s)
 	return rc;
 }
 
+static int set_up_nodes(struct sim *s)
+{
+	if (!s->config.params.node.ranks)
+		return 0;
+	s->neighbours = calloc(s->config.ranks, sizeof(*s->neighbours));
+	return s->neighbours ? 0 : -ENOMEM;
+}
+
 int sim_create(const struct sim_config *config, struct sim **out)
 {
 	struct sim *s;
 	size_t bytes;
 
-	if (!config->ranks || config->ranks > GOAL_RANKS_MAX)
+	if (!config->ranks || config->ranks > GOAL_RANKS_MAX ||
+	    (config->params.node.ranks && !config->params.node.row_count))
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -44,7 +53,7 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
 	if (__builtin_mul_overflow(sizeof(*s->ranks), config->ranks, &bytes) ||
 	    posix_memalign((void **)&s->ranks, LINE, bytes) ||
-	    sim_log_init(&s->log, config->path_bytes) || set_up_ranks(s)) {
+	    sim_log_init(&s->log, config->path_bytes) || set_up_nodes(s) || set_up_ranks(s)) {
 		sim_destroy(s);
 		return -ENOMEM;
 	}
@@ -68,6 +77,7 @@ void sim_destroy(struct sim *s)
 	for (uint32_t i = 1; i < s->bins_count; i++)
 		free(s->bins[i]);
 	free(s->bins);
+	free(s->neighbours);
 	free(s->freed[0]);
 	free(s->freed[1]);
 	free(s->ranks);
@@ -99,5 +109,9 @@ void sim_get_stats(const struct sim *s, struct sim_stats *out) { *out = s->stats
 
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank)
 {
-	return sim_rank_of(s, rank)->unit.cpu.free;
+	uint64_t cpu = sim_rank_of(s, rank)->unit.cpu.free;
+
+	return s->neighbours && s->neighbours[rank].sent_until > cpu
+		       ? s->neighbours[rank].sent_until
+		       : cpu;
 }

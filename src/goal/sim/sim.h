@@ -29,6 +29,7 @@
  *   unit.c    CPUs and NICs                     line.c    who waits for one
  *   path.c    what determined the end           params.c  parameters, presets
  *   stuck.c   what cannot go on                 card.c    one-sided operations
+ *   node.c    messages inside a node
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -45,11 +46,34 @@
 #define SIM_TIME_MAX (UINT64_MAX >> 2) /* 53 days in picoseconds */
 #define SIM_FRACTION_BITS 20
 
+/*
+ * Inside a node. Ranks r with the same r / ranks share one; 0: there are no nodes, and the other
+ * parameters hold for all messages. A message takes what was measured for its length, alone or
+ * together with one to each other CPU; with n others under way, alone + n / (cpus - 1) of the
+ * difference. A message of at most eager_bytes costs its sender and its receiver half of what its
+ * bytes take; a longer one costs its receiver all, from when both are there.
+ */
+enum sim_node_column { SIM_NODE_ALONE, SIM_NODE_TOGETHER, SIM_NODE_COPY, SIM_NODE_ADD,
+		       SIM_NODE_COLUMNS };
+struct sim_node_row {
+	uint64_t bytes;
+	uint64_t ps[SIM_NODE_COLUMNS]; /* message alone, together; local copy; arithmetic */
+};
+#define SIM_NODE_ROWS_MAX 32
+struct sim_node {
+	uint32_t ranks, cpus;
+	uint32_t row_count; /* 0: not known */
+	uint64_t start_ps; /* until the first operations of a rank begin */
+	uint64_t latency_ps, overhead_ps, eager_bytes;
+	struct sim_node_row rows[SIM_NODE_ROWS_MAX]; /* by bytes */
+};
+
 /* Times in picoseconds; costs of a byte in 2^-SIM_FRACTION_BITS picoseconds. */
 struct sim_params {
 	uint64_t latency_ps, overhead_ps, gap_ps;        /* L, o, g */
 	uint64_t gap_byte, overhead_byte, local_byte;    /* G, O, C */
 	uint64_t eager_bytes; /* S: length of the longest eager message */
+	struct sim_node node;
 };
 
 /* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is the default. */
@@ -131,7 +155,7 @@ struct sim_stats {
 	uint64_t lost;                /* puts and gets that matched no entry */
 };
 void sim_get_stats(const struct sim *s, struct sim_stats *out);
-/* Returns: when the rank's CPUs ended their last operation. Context: after sim_run(). */
+/* Returns: when the rank's last operation ended. Context: after sim_run(). */
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
 
 /* ---- the critical path ------------------------------------------------------------------- */

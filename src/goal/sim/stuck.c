@@ -42,7 +42,9 @@ static void report_arrived(void *ctx, uint32_t index)
 	const struct sim_arrived *a = sim_pool_at(&c->s->arrived, index);
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, a->rank), a->op);
 
-	report(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE,
+	report(c,
+	       sim_is_eager(c->s, op, sim_is_node(c->s, a->rank, c->rank)) ? SIM_STUCK_MESSAGE
+									   : SIM_STUCK_SEND,
 	       a->rank, a->op);
 }
 
