@@ -24,6 +24,7 @@ static const char help_head[] =
 	"  -L NS  -o NS  -g NS       latency; overhead and gap of a message (2500 1500 1000)\n"
 	"  -G NS  -O NS  -C NS       of a byte: gap, overhead, local operations (6 0 0)\n"
 	"  -S SIZE                   longer messages wait for their receive (65535)\n"
+	"  --model MODEL             who pays for a message: loggopsim or atlahs\n"
 	"  --preset NAME             all these parameters:";
 static const char help_middle[] =
 	"\n"
@@ -51,6 +52,7 @@ static const char help_tail[] =
 
 enum option {
 	PRESET = GOAL_PATTERN_OPTION_COUNT,
+	MODEL,
 	L,
 	LITTLE_O,
 	G,
@@ -73,6 +75,7 @@ enum option {
 };
 static const char *const names[] = { GOAL_PATTERN_OPTIONS,
 				     "--preset=",
+				     "--model=",
 				     "-L=",
 				     "-o=",
 				     "-g=",
@@ -122,10 +125,11 @@ static int set_preset(struct goal_sim_options *o, const char *name)
 {
 	for (size_t i = 0; i < sim_preset_count; i++)
 		if (!strcmp(sim_presets[i].name, name)) {
-			const struct sim_node node = o->params.node;
+			const struct sim_params before = o->params;
 
 			sim_params_from(&o->params, &sim_presets[i]);
-			o->params.node = node;
+			o->params.node = before.node;
+			o->params.model = before.model;
 			o->params_name = sim_presets[i].name;
 			return TOOL_DONE;
 		}
@@ -156,6 +160,14 @@ static int set_source(struct goal_sim_options *o, const char *word)
 	return TOOL_DONE;
 }
 
+static int set_model(struct sim_params *p, const char *name)
+{
+	if (strcmp(name, "loggopsim") && strcmp(name, "atlahs"))
+		return -EINVAL;
+	p->model = name[0] == 'a' ? SIM_ATLAHS : SIM_LOGGOPSIM;
+	return 0;
+}
+
 static int parse_ranks(const char *value, uint32_t *out)
 {
 	char *end;
@@ -172,6 +184,8 @@ static int set_value(struct goal_sim_options *o, int option, const char *value)
 		return base_parse_bytes(value, &o->path_steps);
 	if (option == PATH_MEMORY)
 		return base_parse_bytes(value, &o->path_bytes);
+	if (option == MODEL)
+		return set_model(&o->params, value);
 	if (option == NODE_RANKS)
 		return parse_ranks(value, &o->node_ranks);
 	return goal_params_set(&o->params, names[option][1], value);
@@ -387,6 +401,10 @@ static int set_node_ranks(struct goal_sim_options *o)
 {
 	if (o->node_ranks && !o->params.node.row_count)
 		return misuse("--node-ranks needs --measure or the --params of a node", NULL);
+	if (o->params.node.row_count && o->params.model == SIM_ATLAHS)
+		return misuse("--model atlahs has no nodes: use it without --measure and --params "
+			      "of a node",
+			      NULL);
 	if (o->params.node.row_count)
 		o->params.node.ranks = o->node_ranks ? o->node_ranks : NODE_RANKS_MAX;
 	return TOOL_DONE;

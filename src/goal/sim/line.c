@@ -67,7 +67,8 @@ int sim_line_wait(struct sim *s, struct sim_line line, struct sim_event *e, uint
 	uint32_t i;
 
 	e->time = when;
-	if (e->seq <= *head) {
+	/* a CPU of ATLAHS may become free earlier than it was known to: each event looks itself */
+	if (e->seq <= *head || s->config.params.model == SIM_ATLAHS) {
 		*head = e->seq;
 		return sim_queue_push(&s->queue, e);
 	}

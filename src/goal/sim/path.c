@@ -92,6 +92,16 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 	} else if (cause == SIM_NIC) {
 		sum->gap_ps += spend(&remaining, p->gap_ps);
 		sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
+	} else if (p->model == SIM_ATLAHS) {
+		sum->overhead_ps += spend(&remaining, p->overhead_ps);
+		sum->overhead_byte_ps +=
+			spend(&remaining, sim_byte_cost(p->overhead_byte, op->bytes));
+		if (r->kind == SIM_RECEIVE)
+			sum->gap_ps += spend(&remaining, p->gap_ps);
+		if (cause == SIM_WIRE) {
+			sum->latency_ps += spend(&remaining, p->latency_ps);
+			sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
+		}
 	} else if (is_node) {
 		uint64_t rest = sim_cost(s, r->kind, r->rank, op, r->others) - p->node.overhead_ps;
 

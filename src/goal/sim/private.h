@@ -409,6 +409,18 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 
 /* ---- run.c ------------------------------------------------------------------------------- */
 
+/* What ends, or begins, an operation at `ready` makes operations possible, which sim_push_freed()
+ * makes events. side: 0 for the rank itself, 1 for the sender of a rendezvous. */
+int sim_release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
+		uint64_t ready, uint32_t from);
+int sim_end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
+	       uint64_t ready, uint32_t from);
+int sim_push_freed(struct sim *s, unsigned side, uint32_t rank);
+/* Those of a receiver and its sender, lower ranks first. */
+int sim_push_both(struct sim *s, uint32_t rank, uint32_t sender);
+void sim_watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
+	       uint32_t peer, const struct sim_op *op, uint64_t end);
+
 /* A test has ended: its CPU waited until `now`. */
 int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now,
 		 uint32_t from);
@@ -416,6 +428,11 @@ int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t
  * others: sim_node_others() of that. */
 uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_op *op,
 		  uint16_t others);
+
+/* ---- atlahs.c ---------------------------------------------------------------------------- */
+
+int sim_atlahs_receive(struct sim *s, struct sim_event *e);
+int sim_atlahs_message(struct sim *s, struct sim_event *e);
 
 /* ---- node.c ------------------------------------------------------------------------------ */
 

@@ -43,6 +43,8 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 					: sim_node_receive(s, op->bytes, others);
 	if (kind == SIM_SEND)
 		return p->overhead_ps + cpu;
+	if (p->model == SIM_ATLAHS)
+		return p->gap_ps + p->overhead_ps + cpu;
 	/* the receiver's CPU is occupied until the last byte has come */
 	return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
 }
@@ -67,8 +69,8 @@ static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready,
 }
 
 /* side: 0 for the rank itself, 1 for the sender of a rendezvous. */
-static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
-		   uint64_t ready, uint32_t from)
+int sim_release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
+		uint64_t ready, uint32_t from)
 {
 	const struct sim_shape *shape = sim_shape_at(s, sim_rank_of(s, rank));
 	const uint32_t *next =
@@ -90,12 +92,12 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 	return 0;
 }
 
-static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
-		  uint64_t ready, uint32_t from)
+int sim_end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
+	       uint64_t ready, uint32_t from)
 {
 	sim_rank_of(s, rank)->remaining--;
 	s->stats.ops_done++;
-	return release(s, side, rank, op, true, ready, from);
+	return sim_release(s, side, rank, op, true, ready, from);
 }
 
 /* The operation may begin at `ready`, or when its CPU or NIC is free. */
@@ -112,7 +114,9 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 			       .kind = SIM_EVENT_OP,
 			       .cause = from ? SIM_REQUIRED : SIM_FIRST };
 
-	if (cpu->free > e.time) {
+	bool needs_cpu = op->kind == SIM_LOCAL || s->config.params.model != SIM_ATLAHS;
+
+	if (needs_cpu && cpu->free > e.time) {
 		e.time = cpu->free;
 		e.from = cpu->last;
 		e.cause = SIM_CPU;
@@ -127,7 +131,7 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 }
 
 /* Sends first, then receives, then the others; each in the order in which they became ready. */
-static int push_freed(struct sim *s, unsigned side, uint32_t rank)
+int sim_push_freed(struct sim *s, unsigned side, uint32_t rank)
 {
 	int rc = 0;
 
@@ -144,8 +148,8 @@ static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 
 /* ---- the events -------------------------------------------------------------------------- */
 
-static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
-		  uint32_t peer, const struct sim_op *op, uint64_t end)
+void sim_watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
+	       uint32_t peer, const struct sim_op *op, uint64_t end)
 {
 	struct sim_interval interval;
 
@@ -200,12 +204,12 @@ static int do_local(struct sim *s, struct sim_event *e)
 	cpu->free = begin + sim_cost(s, SIM_LOCAL, e->rank, op, 0);
 	if (s->neighbours && op->type != GOAL_CALC)
 		s->neighbours[e->rank].copying_until = cpu->free;
-	watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
-	rc = release(s, 0, e->rank, op, false, begin, cpu->last);
+	sim_watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
+	rc = sim_release(s, 0, e->rank, op, false, begin, cpu->last);
 	if (!rc && op->type != GOAL_TEST)
-		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
+		rc = sim_end_op(s, 0, e->rank, op, cpu->free, cpu->last);
 	if (!rc)
-		rc = push_freed(s, 0, e->rank);
+		rc = sim_push_freed(s, 0, e->rank);
 	if (!rc && sim_is_one_sided(op))
 		rc = sim_card_begin(s, e->rank, e->op, op, cpu->free, cpu->last);
 	return rc ? rc : advance_line(s, line, e, cpu, 0);
@@ -220,20 +224,23 @@ int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t
 		cpu->free = now;
 		cpu->last = from;
 	}
-	rc = end_op(s, 0, rank, op, now, from);
-	return rc ? rc : push_freed(s, 0, rank);
+	rc = sim_end_op(s, 0, rank, op, now, from);
+	return rc ? rc : sim_push_freed(s, 0, rank);
 }
 
 /* The message of a send that e began. */
-static struct sim_event message_of(struct sim *s, const struct sim_event *e, uint64_t cpu_end,
-				   uint32_t from, bool is_node)
+static struct sim_event message_of(struct sim *s, const struct sim_event *e, uint64_t bytes,
+				   uint64_t cpu_end, uint32_t from, bool is_node)
 {
 	const struct sim_params *p = &s->config.params;
 	struct sim_event message = *e;
 
-	/* inside a node it is complete in memory; else its first byte leaves */
-	message.time = is_node ? cpu_end + p->node.latency_ps
-			       : e->time + p->overhead_ps + p->latency_ps;
+	if (is_node) /* it is complete in memory */
+		message.time = cpu_end + p->node.latency_ps;
+	else if (p->model == SIM_ATLAHS) /* its last byte arrives */
+		message.time = cpu_end + p->latency_ps + sim_byte_cost(p->gap_byte, bytes);
+	else
+		message.time = e->time + p->overhead_ps + p->latency_ps;
 	message.seq = s->seq++;
 	message.from = from;
 	message.kind = SIM_EVENT_MESSAGE;
@@ -262,17 +269,17 @@ static int do_send(struct sim *s, struct sim_event *e)
 		nic->last_send = cpu->last;
 		nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
 	}
-	watch(s, SIM_SEND, e->rank, e, sim_peer(s, e->rank, op), op, cpu->free);
-	message = message_of(s, e, cpu->free, cpu->last, is_node);
+	sim_watch(s, SIM_SEND, e->rank, e, sim_peer(s, e->rank, op), op, cpu->free);
+	message = message_of(s, e, op->bytes, cpu->free, cpu->last, is_node);
 	s->stats.messages++;
 	s->stats.message_bytes += op->bytes;
 	rc = sim_queue_push(&s->queue, &message);
 	if (!rc)
-		rc = release(s, 0, e->rank, op, false, e->time, cpu->last);
+		rc = sim_release(s, 0, e->rank, op, false, e->time, cpu->last);
 	if (!rc && sim_is_eager(s, op, is_node))
-		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
+		rc = sim_end_op(s, 0, e->rank, op, cpu->free, cpu->last);
 	if (!rc)
-		rc = push_freed(s, 0, e->rank);
+		rc = sim_push_freed(s, 0, e->rank);
 	return rc ? rc : advance_line(s, line, e, cpu, is_node ? 0 : nic->free_send);
 }
 
@@ -293,7 +300,7 @@ static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *o
 			s->neighbours[sender].sent_until = copied;
 			s->neighbours[sender].sent_last = from;
 		}
-		return end_op(s, 1, sender, op, copied, from);
+		return sim_end_op(s, 1, sender, op, copied, from);
 	}
 	if (cpu->free < now) {
 		cpu->free = now;
@@ -303,20 +310,19 @@ static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *o
 		nic->free_send = now;
 		nic->last_send = from;
 	}
-	return end_op(s, 1, sender, op, now, from);
+	return sim_end_op(s, 1, sender, op, now, from);
 }
 
-/* Lower ranks first. */
-static int push_both(struct sim *s, uint32_t rank, uint32_t sender)
+int sim_push_both(struct sim *s, uint32_t rank, uint32_t sender)
 {
 	int rc = 0;
 
 	if (s->freed_count[1] && sender < rank)
-		rc = push_freed(s, 1, sender);
+		rc = sim_push_freed(s, 1, sender);
 	if (!rc)
-		rc = push_freed(s, 0, rank);
+		rc = sim_push_freed(s, 0, rank);
 	if (!rc && s->freed_count[1])
-		rc = push_freed(s, 1, sender);
+		rc = sim_push_freed(s, 1, sender);
 	return rc;
 }
 
@@ -333,7 +339,7 @@ static int copy_announced(struct sim *s, struct sim_event *e, const struct sim_a
 	int rc = sim_post(s, e->rank, e->op, e->from);
 
 	if (!rc)
-		rc = push_freed(s, 0, e->rank);
+		rc = sim_push_freed(s, 0, e->rank);
 	return rc ? rc : sim_queue_push(&s->queue, &message);
 }
 
@@ -342,22 +348,22 @@ static int do_receive(struct sim *s, struct sim_event *e)
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op), *send;
 	struct sim_arrived a;
-	int rc = release(s, 0, e->rank, op, false, e->time, e->from);
+	int rc = sim_release(s, 0, e->rank, op, false, e->time, e->from);
 
 	if (rc)
 		return rc;
 	if (!r->arrived.count || !sim_match_arrived(s, e->rank, op, &a)) {
 		rc = sim_post(s, e->rank, e->op, e->from);
-		return rc ? rc : push_freed(s, 0, e->rank);
+		return rc ? rc : sim_push_freed(s, 0, e->rank);
 	}
 	send = sim_op_of(s, sim_rank_of(s, a.rank), a.op);
 	if (sim_is_node(s, a.rank, e->rank) && !sim_is_eager(s, send, true))
 		return copy_announced(s, e, &a);
 	rc = end_rendezvous(s, a.rank, send, e->time, e->time, e->from);
 	if (!rc)
-		rc = end_op(s, 0, e->rank, op, later(e->time, a.end),
+		rc = sim_end_op(s, 0, e->rank, op, later(e->time, a.end),
 			    a.end > e->time ? a.from : e->from);
-	return rc ? rc : push_both(s, e->rank, a.rank);
+	return rc ? rc : sim_push_both(s, e->rank, a.rank);
 }
 
 static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *e,
@@ -396,7 +402,7 @@ static void take_message(struct sim *s, const struct sim_event *e, const struct 
 	} else if (posted) {
 		s->neighbours[rank].copying_until = cpu->free;
 	}
-	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
+	sim_watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
 }
 
 static int do_message(struct sim *s, struct sim_event *e)
@@ -421,20 +427,22 @@ static int do_message(struct sim *s, struct sim_event *e)
 	} else {
 		rc = end_rendezvous(s, e->rank, op, e->time, cpu->free, cpu->last);
 		if (!rc)
-			rc = end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free, cpu->last);
+			rc = sim_end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free, cpu->last);
 		if (!rc)
-			rc = push_both(s, rank, e->rank);
+			rc = sim_push_both(s, rank, e->rank);
 	}
 	return rc ? rc : advance_line(s, line, e, cpu, is_node ? 0 : nic->free_recv);
 }
 
 static int happen(struct sim *s, struct sim_event *e)
 {
+	bool is_atlahs = s->config.params.model == SIM_ATLAHS;
+
 	if (e->time > SIM_TIME_MAX)
 		return -EOVERFLOW;
 	switch (e->kind) {
 	case SIM_EVENT_MESSAGE:
-		return do_message(s, e);
+		return is_atlahs ? sim_atlahs_message(s, e) : do_message(s, e);
 	case SIM_EVENT_CARD:
 		return sim_card_send(s, e);
 	case SIM_EVENT_ARRIVAL:
@@ -448,7 +456,7 @@ static int happen(struct sim *s, struct sim_event *e)
 	case SIM_SEND:
 		return do_send(s, e);
 	case SIM_RECEIVE:
-		return do_receive(s, e);
+		return is_atlahs ? sim_atlahs_receive(s, e) : do_receive(s, e);
 	default:
 		return do_local(s, e);
 	}
@@ -500,7 +508,7 @@ static int push_first(struct sim *s)
 		for (uint32_t i = 0; i < ready && !rc; i++)
 			rc = note_freed(s, 0, i, start, 0);
 		if (!rc)
-			rc = push_freed(s, 0, rank);
+			rc = sim_push_freed(s, 0, rank);
 	}
 	return rc;
 }

@@ -38,7 +38,8 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	size_t bytes;
 
 	if (!config->ranks || config->ranks > GOAL_RANKS_MAX ||
-	    (config->params.node.ranks && !config->params.node.row_count))
+	    (config->params.node.ranks &&
+	     (!config->params.node.row_count || config->params.model == SIM_ATLAHS)))
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -29,7 +29,7 @@
  *   unit.c    CPUs and NICs                     line.c    who waits for one
  *   path.c    what determined the end           params.c  parameters, presets
  *   stuck.c   what cannot go on                 card.c    one-sided operations
- *   node.c    messages inside a node
+ *   node.c    messages inside a node            atlahs.c  the model of ATLAHS
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -68,12 +68,20 @@ struct sim_node {
 	struct sim_node_row rows[SIM_NODE_ROWS_MAX]; /* by bytes */
 };
 
+/*
+ * Who pays for a received message. LogGOPSim: the CPU that its sender names, o and then O or G a
+ * byte, from when its first byte arrives. ATLAHS's LogGOPSim: it arrives with its last byte, after
+ * o + O + L + G; the CPU that its receive names pays g, then o, then O a byte, once it is received.
+ */
+enum sim_model { SIM_LOGGOPSIM, SIM_ATLAHS };
+
 /* Times in picoseconds; costs of a byte in 2^-SIM_FRACTION_BITS picoseconds. */
 struct sim_params {
 	uint64_t latency_ps, overhead_ps, gap_ps;        /* L, o, g */
 	uint64_t gap_byte, overhead_byte, local_byte;    /* G, O, C */
 	uint64_t eager_bytes; /* S: length of the longest eager message */
-	struct sim_node node;
+	enum sim_model model;
+	struct sim_node node; /* not with SIM_ATLAHS */
 };
 
 /* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is the default. */

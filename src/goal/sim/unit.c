@@ -73,7 +73,8 @@ int sim_units_add(struct sim *s, uint32_t rank, const struct goal_block *b)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->op_count && !rc; i++, op++) {
-		bool arrives = op->type == GOAL_SEND || goal_is_one_sided(op);
+		/* a receive occupies units of its sender in the model of ATLAHS */
+		bool arrives = goal_is_transfer(op) || goal_is_one_sided(op);
 
 		if (!(op->cpu | op->nic))
 			continue;
