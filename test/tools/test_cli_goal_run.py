@@ -38,10 +38,44 @@ def test_times_operations_and_json():
     told = json.loads(done.stdout)
     assert (told['ranks'], told['times'], told['verified']) == (2, 5, True)
     for result in told['results']:
-        assert result['runs'] == 5 and result['error'] == '' and result['least_us'] <= result['mean_us']
+        assert result['runs'] == 5 and result['error'] == ''
+        assert result['least_us'] <= result['low_us'] <= result['median_us'] <= result['high_us']
         assert all(op['begin_ns'] <= op['end_ns'] for op in result['ops'])
     assert [op['text'] for op in told['results'][1]['ops']] == ['recv 100b from 0 tag 3 into user1+0',
                                                                 'send 5000b to 0 tag 4 from user0+0']
+
+
+NODE = '''node cpus 2
+node start 1000
+node L 100
+node o 20
+node S 4K
+node 8 140 140 1 1
+node 4K 1140 1140 1 1
+node 8K 2140 4140 1 1
+'''
+
+
+def test_the_prediction_stands_beside_the_times(tmp_path):
+    (tmp_path / 'node').write_text(NODE)
+    done = run(PAIR, '--times', '5', '--params', tmp_path / 'node', '--json')
+    assert done.returncode == 0 and done.stderr == '', done.stderr
+    told = json.loads(done.stdout)
+    # two messages, one after the other; the second, of 5000 bytes, is copied by rank 0
+    second = 1140 + (5000 - 4096) / 4096 * 1000
+    first = 140 + (100 - 8) / 4088 * 1000
+    assert told['all']['predicted_us'] == pytest.approx((1000 + first + second) / 1000, abs=.002)
+    assert 'predicted 2.523' in run(PAIR, '--params', tmp_path / 'node').stdout
+
+
+@pytest.mark.parametrize('text, message', [
+    ('L 5\n', 'has no parameters of a node; see: sluice goal sim --measure --save'),
+    (NODE + 'node 4K 1 1 1 1\n', "node:9: 'node 4K 1 1 1 1' is no parameter"),
+    (NODE.replace('cpus 2', 'cpus 1'), "node:1: 'node cpus 1' is no parameter")])
+def test_a_wrong_file_of_parameters_is_told_before_the_run(text, message, tmp_path):
+    (tmp_path / 'node').write_text(text)
+    done = run(PAIR, '--params', tmp_path / 'node')
+    assert done.returncode == 1 and message in done.stderr and done.stdout == '', done
 
 
 def test_wrong_data_is_found_with_its_place(tmp_path):
@@ -109,7 +143,7 @@ def test_a_rank_that_has_ended_its_part_is_not_waited_for():
     done = run('num_ranks 2\nrank 0 { recv 8b from 1 tag 3 }\nrank 1 { calc 1 }')
     assert done.returncode == 1
     assert 'rank 1 has left this group of 2; operation 0 of rank 0 depends on it' in done.stderr
-    assert 'rank 0: no run has ended\n' in done.stdout and 'rank 1: 1 runs' in done.stdout
+    assert 'rank 0: no run has ended\n' in done.stdout and 'rank 1: 1 run, ' in done.stdout
 
 
 def children(pid):

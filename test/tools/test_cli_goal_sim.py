@@ -167,15 +167,44 @@ def test_a_wrong_line_of_parameters_is_told(tmp_path):
     assert r.returncode == 1 and 'params:2' in r.stderr
 
 
-def test_parameters_of_this_machine_are_measured_with_their_spread(tmp_path):
+def test_messages_inside_this_node_are_measured_with_their_spread(tmp_path):
     r = goal('sim', '--measure', '--json', '--save', tmp_path / 'params')
     assert r.returncode == 0, r.stderr
     j = json.loads(r.stdout)
-    for name in 'L_ns', 'o_ns', 'g_ns', 'G_ns', 'O_ns', 'C_ns':
-        low, median, high = (float(j[name][k]) for k in ('low', 'median', 'high'))
-        assert 0 <= low <= median <= high < 1e9
-    assert float(j['G_ns']['median']) > 0  # how much is the machine's matter, and of what else it does
+    assert j['cpus'] >= 1 and len(j['rows']) == 18
+    for row in j['rows']:
+        for name in 'alone_ns', 'together_ns', 'copy_ns', 'add_ns':
+            assert 0 <= row[name]['low'] <= row[name]['median'] <= row[name]['high'] < 1e9
+    # how much is the machine's matter, and of what else it does
+    assert j['rows'][-1]['alone_ns']['median'] > j['rows'][0]['alone_ns']['median']
     assert sim('ping-pong', '-n', '2', '--params', tmp_path / 'params')['end_ps'] > 0
+
+
+def test_ranks_of_a_node_and_nodes_are_two_levels(tmp_path):
+    (tmp_path / 'node').write_text('node cpus 2\nnode L 100\nnode o 20\nnode S 4096\nnode 8 140 140 1 1\n')
+    inside, far = 140, 1500 + 2500 + 1500 + 7 * 6
+    for ranks, end in ('2', inside), ('1', far):
+        j = sim('binomial-bcast', '-n', '2', '--params', tmp_path / 'node', '--node-ranks', ranks)
+        assert j['end_ps'] == 1000 * end
+    # the root sends to the other node first, and o later to its neighbour
+    j = sim('binomial-bcast', '-n', '4', '--params', tmp_path / 'node', '--node-ranks', '2')
+    assert j['end_ps'] == 1000 * (far + inside)
+
+
+def test_the_model_of_atlahs(tmp_path):
+    (tmp_path / 'a.goal').write_text('num_ranks 2\nrank 0 { send 100b to 1 tag 0 }\n'
+                                     'rank 1 { recv 100b from 0 tag 0 }\n')
+    assert sim(tmp_path / 'a.goal', '--model', 'atlahs')['rank_end_ps'] == [1500000, 7094000]
+    assert sim(tmp_path / 'a.goal')['rank_end_ps'] == [1500000, 6094000]
+
+
+@pytest.mark.parametrize('options, message', [
+    (['--model', 'atlas'], "--model cannot be 'atlas'"),
+    (['--node-ranks', '2'], '--node-ranks needs --measure or the --params of a node'),
+    (['--node-ranks', '0'], "--node-ranks cannot be '0'")])
+def test_models_that_are_not_there(options, message):
+    r = goal('sim', 'ping-pong', '-n', '2', *options)
+    assert r.returncode == 2 and message in r.stderr
 
 
 # ---- sim: trouble ------------------------------------------------------------------------------------------

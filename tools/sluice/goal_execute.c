@@ -109,7 +109,7 @@ static int run_times(struct goal_execution *x, uint32_t rank, struct sched_inst 
 		     const struct memory *m)
 {
 	struct goal_result *r = &x->results[rank];
-	struct goal_span *spans = x->spans + (x->arrived ? (size_t)rank * x->times : 0);
+	struct goal_interval *intervals = x->intervals + (x->arrived ? (size_t)rank * x->times : 0);
 	bool shares_cpus = shares_cpus_with_others(x);
 	int ret = 0;
 
@@ -119,9 +119,9 @@ static int run_times(struct goal_execution *x, uint32_t rank, struct sched_inst 
 		else
 			write_sources(m);
 		barrier(x, k + 1, shares_cpus);
-		spans[k].begin_ns = os_now_ns();
+		intervals[k].begin_ns = os_now_ns();
 		ret = sched_execute(s, UINT64_MAX);
-		spans[k].end_ns = os_now_ns();
+		intervals[k].end_ns = os_now_ns();
 		if (ret)
 			break;
 		r->runs_done++;
@@ -211,9 +211,9 @@ static int map_results(struct goal_execution *x)
 	uint32_t n = x->program->ranks;
 
 	x->results = map_shared(n * sizeof *x->results);
-	x->spans = map_shared((uint64_t)n * x->times * sizeof *x->spans);
+	x->intervals = map_shared((uint64_t)n * x->times * sizeof *x->intervals);
 	x->arrived = map_shared(sizeof *x->arrived);
-	if (!x->results || !x->spans || !x->arrived)
+	if (!x->results || !x->intervals || !x->arrived)
 		return -ENOMEM;
 	if (!x->ops)
 		return 0;
@@ -310,8 +310,8 @@ int goal_execute_rank(struct goal_execution *x, uint32_t rank)
 	/* the launcher's process on this machine is the parent of all */
 	snprintf(x->group, sizeof x->group, "job-%d", (int)getppid());
 	x->results = calloc(x->program->ranks, sizeof *x->results);
-	x->spans = calloc(x->times, sizeof *x->spans);
-	if (!x->results || !x->spans)
+	x->intervals = calloc(x->times, sizeof *x->intervals);
+	if (!x->results || !x->intervals)
 		return -ENOMEM;
 	if (x->ops) {
 		x->times_of_ops = calloc(x->program->ranks, sizeof *x->times_of_ops);
@@ -337,7 +337,7 @@ void goal_execution_free(struct goal_execution *x)
 	goal_reference_free(&x->reference);
 	if (x->arrived) {
 		munmap(x->results, n * sizeof *x->results + 1);
-		munmap(x->spans, (uint64_t)n * x->times * sizeof *x->spans + 1);
+		munmap(x->intervals, (uint64_t)n * x->times * sizeof *x->intervals + 1);
 		munmap(x->arrived, sizeof *x->arrived + 1);
 	}
 }
@@ -370,9 +370,10 @@ static int durations(const struct goal_execution *x, uint32_t first, uint32_t en
 		uint64_t began = 0, ended = 0;
 
 		for (uint32_t r = 0; r < ranks; r++)
-			began = base_max_u64(began, x->spans[(size_t)r * x->times + k].begin_ns);
+			began = base_max_u64(began,
+					     x->intervals[(size_t)r * x->times + k].begin_ns);
 		for (uint32_t r = x->arrived ? first : 0; r < (x->arrived ? end : 1); r++)
-			ended = base_max_u64(ended, x->spans[(size_t)r * x->times + k].end_ns);
+			ended = base_max_u64(ended, x->intervals[(size_t)r * x->times + k].end_ns);
 		ns[k] = ended > began ? ended - began : 0;
 	}
 	qsort(ns, runs, sizeof *ns, by_size);

@@ -25,7 +25,7 @@ struct goal_result {
 };
 
 /* When a rank began and ended a run, by the clock that all share. */
-struct goal_span {
+struct goal_interval {
 	uint64_t begin_ns, end_ns;
 };
 
@@ -35,7 +35,7 @@ struct goal_execution {
 	bool verify, ops;
 	struct goal_reference reference;
 	struct goal_result *results;  /* by rank */
-	struct goal_span *spans;      /* [rank][times]; of the own rank only under mpiexec */
+	struct goal_interval *intervals; /* [rank][times]; under mpiexec of the own rank only */
 	struct sched_times **times_of_ops; /* by rank, of the last run; NULL: ops is false */
 	_Atomic uint32_t *arrived;    /* at the start of a run; NULL: ranks of mpiexec */
 	char group[48];
@@ -52,14 +52,14 @@ int goal_execute_all(struct goal_execution *x, uint32_t *out_rank);
 int goal_execute_rank(struct goal_execution *x, uint32_t rank);
 void goal_execution_free(struct goal_execution *x);
 
-/* Of all runs: least, 10 %, median, 90 %, in ns; 0 without a run. */
+/* Least, 10 %, median and 90 % of all runs, in ns; 0 without a run. */
 struct goal_durations {
 	uint64_t least, low, median, high;
 };
 /* From the beginning of a run, when the last rank had come, to the end of this rank. Returns: 0 or
  * -ENOMEM. */
 int goal_durations_of(const struct goal_execution *x, uint32_t rank, struct goal_durations *out);
-/* The same to the end of the last rank. */
+/* As goal_durations_of(), to the end of the last rank. */
 int goal_durations_all(const struct goal_execution *x, struct goal_durations *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the simulator predicts for a program that sluice goal run executes. */
+/* Simulates a program that sluice goal run executes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -83,7 +83,8 @@ static void print_durations(const struct job *j, const struct goal_durations *d,
 			    uint64_t predicted_ps)
 {
 	if (j->json)
-		printf("\"least_us\": %.3f, \"low_us\": %.3f, \"median_us\": %.3f, \"high_us\": %.3f",
+		printf("\"least_us\": %.3f, \"low_us\": %.3f, \"median_us\": %.3f, "
+		       "\"high_us\": %.3f",
 		       us(d->least), us(d->low), us(d->median), us(d->high));
 	else if (j->x.times > 1)
 		printf("median %.3f us, 10 to 90 %%: %.3f to %.3f", us(d->median), us(d->low),

@@ -41,7 +41,7 @@ static int cpus_allowed(void)
 
 /* ---- schedules --------------------------------------------------------------------------- */
 
-/* Who takes part: with ALONE ranks 0 and 1, else one rank to each CPU, two at least. */
+/* Returns: 2 ranks for ALONE, else one to each CPU, at least two. */
 static uint32_t ranks_of(unsigned column, uint32_t cpus)
 {
 	return column == SIM_NODE_ALONE || cpus < 2 ? 2 : cpus;

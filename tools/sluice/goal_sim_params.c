@@ -239,8 +239,8 @@ int goal_params_load(const char *path, struct sim_params *p)
 			continue;
 		line[strcspn(line, "\n")] = '\0';
 		tool_say(
-			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a number, or "
-			"node ..., as --save writes it",
+			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a "
+			"number, or node ... as --save writes it",
 			path, number, line);
 		ret = TOOL_FAILED;
 	}

@@ -33,7 +33,7 @@ static uint64_t between_rows(const struct sim_node *n, uint64_t bytes, unsigned 
 	return (uint64_t)(ps / (row[1].bytes - row->bytes));
 }
 
-/* What the bytes of a message cost its sender, or its receiver, when it is copied twice. */
+/* Returns: the cost of a short message's bytes for its sender, and for its receiver. */
 static uint64_t record_copy(const struct sim_node *n, uint64_t bytes)
 {
 	uint64_t all = between_rows(n, bytes, SIM_NODE_ALONE);

@@ -409,14 +409,14 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 
 /* ---- run.c ------------------------------------------------------------------------------- */
 
-/* What ends, or begins, an operation at `ready` makes operations possible, which sim_push_freed()
- * makes events. side: 0 for the rank itself, 1 for the sender of a rendezvous. */
+/* An operation ended or began at `ready`; sim_push_freed() makes events of those that may follow.
+ * side: 0 for the rank itself, 1 for the sender of a rendezvous. */
 int sim_release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
 		uint64_t ready, uint32_t from);
 int sim_end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
 	       uint64_t ready, uint32_t from);
 int sim_push_freed(struct sim *s, unsigned side, uint32_t rank);
-/* Those of a receiver and its sender, lower ranks first. */
+/* As sim_push_freed(), for a receiver and its sender; the lower rank first. */
 int sim_push_both(struct sim *s, uint32_t rank, uint32_t sender);
 void sim_watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
 	       uint32_t peer, const struct sim_op *op, uint64_t end);

@@ -383,7 +383,7 @@ static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *
 }
 
 /* The receiver's CPU takes a message, with `posted` its receive; NULL: none is posted. */
-static void take_message(struct sim *s, const struct sim_event *e, const struct sim_op *op,
+static void occupy_receiver(struct sim *s, const struct sim_event *e, const struct sim_op *op,
 			 uint32_t rank, const struct sim_posted *posted)
 {
 	const struct sim_params *p = &s->config.params;
@@ -421,13 +421,14 @@ static int do_message(struct sim *s, struct sim_event *e)
 	if (must_wait(e, cpu, is_node ? 0 : nic->free_recv, nic->last_recv, &when))
 		return sim_line_wait(s, line, e, when);
 	is_posted = sim_match_posted(s, rank, e->rank, op->tag, &posted);
-	take_message(s, e, op, rank, is_posted ? &posted : NULL);
+	occupy_receiver(s, e, op, rank, is_posted ? &posted : NULL);
 	if (!is_posted) {
 		rc = add_unexpected(s, rank, e, cpu);
 	} else {
 		rc = end_rendezvous(s, e->rank, op, e->time, cpu->free, cpu->last);
 		if (!rc)
-			rc = sim_end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free, cpu->last);
+			rc = sim_end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free,
+					cpu->last);
 		if (!rc)
 			rc = sim_push_both(s, rank, e->rank);
 	}

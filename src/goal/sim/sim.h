@@ -69,7 +69,7 @@ struct sim_node {
 };
 
 /*
- * Who pays for a received message. LogGOPSim: the CPU that its sender names, o and then O or G a
+ * The costs of a received message. LogGOPSim: the CPU that its sender names, o and then O or G a
  * byte, from when its first byte arrives. ATLAHS's LogGOPSim: it arrives with its last byte, after
  * o + O + L + G; the CPU that its receive names pays g, then o, then O a byte, once it is received.
  */

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""How well `sluice goal sim` predicts what `sluice goal run` measures on this machine.
+
+Usage: bench/goal_predict.py PATH/sluice [-n RANKS] [--rounds N]
+
+Measures the node, then runs patterns of 8 bytes to 16 MiB in rounds, each cell once a round, as a machine's
+speed changes from second to second. Prints prediction / median of the rounds for each cell, and how much the
+rounds differ (10 to 90 %).
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+PATTERNS = {'ping-pong': [], 'ring-allreduce': ['--type', 'f32'], 'doubling-allreduce': ['--type', 'f32'],
+            'stencil-2d': [], 'binomial-bcast': [], 'linear-alltoall': []}
+LENGTHS = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
+MOST_OFF = .25
+
+
+def sluice(command, *args):
+    done = subprocess.run([command, 'goal', *map(str, args)], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def cell(o, folder, params, pattern, length):
+    """One start of the processes: predicted and median of its runs, in us."""
+    schedule = folder / f'{pattern}-{length}.goal'
+    if not schedule.exists():
+        sluice(o.sluice, 'gen', pattern, '-n', o.n, '-s', length, *PATTERNS[pattern], '-o', schedule)
+    times = max(20, min(1000, (16 << 20) // length))
+    told = json.loads(sluice(o.sluice, 'run', schedule, '--times', times, '--params', params, '--json'))['all']
+    return told['predicted_us'], told['median_us']
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
+    p.add_argument('sluice')
+    p.add_argument('-n', type=int, default=2, help='ranks (2)')
+    p.add_argument('--rounds', type=int, default=7, help='rounds (7)')
+    o = p.parse_args()
+    measured, predicted = {}, {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        sluice(o.sluice, 'sim', '--measure', '--save', folder / 'node')
+        for _ in range(o.rounds):
+            for at in ((pattern, length) for pattern in PATTERNS for length in LENGTHS):
+                predicted[at], us = cell(o, folder, folder / 'node', *at)
+                measured.setdefault(at, []).append(us)
+    good = 0
+    print(f'{o.n} ranks, {o.rounds} rounds: predicted / measured (spread of measured)')
+    for pattern in PATTERNS:
+        print(pattern)
+        for length in LENGTHS:
+            us = sorted(measured[pattern, length])
+            median = statistics.median(us)
+            ratio = predicted[pattern, length] / median
+            good += abs(ratio - 1) <= MOST_OFF
+            low, high = us[len(us) // 10] / median, us[len(us) - 1 - len(us) // 10] / median
+            print(f'  {length:9} B  {median:10.2f} us  {ratio:5.2f}  ({low:.2f} to {high:.2f})')
+    print(f'{good} of {len(measured)} within {MOST_OFF:.0%}')
+
+
+if __name__ == '__main__':
+    main()
