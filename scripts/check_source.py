@@ -17,7 +17,7 @@ MAX_FILE, MAX_FUNCTION, MAX_COLUMNS, MAX_COLUMNS_ELSEWHERE = 600, 60, 100, 110
 LICENCE = 'SPDX-License-Identifier: BSD-3-Clause'
 C_ENDINGS = {'.c', '.h', '.cc', '.cpp', '.S'}
 OTHER_ENDINGS = {'.py', '.sh', '.f', '.f90', '.build', '.pml'}
-PLACES = ('src', 'include', 'tools', 'test', 'bench', 'examples', 'scripts', 'dev', '.ci')
+PLACES = ('src', 'include', 'tools', 'python', 'test', 'bench', 'examples', 'scripts', 'dev', '.ci')
 
 
 def sources(root):

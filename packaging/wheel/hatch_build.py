@@ -2,6 +2,7 @@
 """Fills the wheel with the tree that `meson install` makes.
 
     PREFIX/bin/sluice        -> sluice-VERSION.data/scripts/
+    PREFIX/lib/python3/dist-packages/sluice -> sluice
     PREFIX/{lib,libexec,...} -> sluice-VERSION.data/data/
 
 pip unpacks both below the environment's prefix, so the installed tree has the form of every other
@@ -21,6 +22,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SETUP = ['--prefix=/usr/local', '--bindir=bin', '--libdir=lib', '--libexecdir=libexec', '--datadir=share',
          '--mandir=share/man', '--includedir=include', '--sysconfdir=etc', '--buildtype=release', '--strip',
          '-Dhwloc=disabled', '-Ddwarf=disabled', '-Dtests=false', '-Dpkgconfig.relocatable=true']
+
+
+PYTHON = 'lib/python3/dist-packages/'
 
 
 def run(*command):
@@ -58,8 +62,10 @@ class MesonInstall(BuildHookInterface):
         files = dict(installed_files(stage / 'usr/local'))
         build_data['shared_scripts'] = {str(path): place[len('bin/'):] for path, place in files.items()
                                         if place.startswith('bin/')}
+        build_data['force_include'] = {str(path): place[len(PYTHON):] for path, place in files.items()
+                                       if place.startswith(PYTHON)}
         build_data['shared_data'] = {str(path): place for path, place in files.items()
-                                     if not place.startswith('bin/')}
+                                     if not place.startswith(('bin/', PYTHON))}
         # Any Python 3; auditwheel replaces linux by the manylinux tag that holds (packaging/wheel/build).
         build_data['tag'] = 'py3-none-linux_x86_64'
         build_data['pure_python'] = False
