@@ -48,7 +48,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """What `sluice goal sim` computed. end_ns: [ranks] when each rank ended. path_ns: the critical path's
+    """A result of `sluice goal sim`. end_ns: [ranks] when each rank ended. path_ns: the critical path's
     time by cause; path: its steps, first to last. complete: False when something is stuck. intervals: with
     timeline only. json: all that the command printed."""
     complete: bool
@@ -104,7 +104,7 @@ def _intervals(timeline: dict[str, Any] | None) -> list[Interval]:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What `sluice goal run` measured: [ranks] from the beginning of a run, when the last rank had come, to
+    """A result of `sluice goal run`: [ranks] from the beginning of a run, when the last rank had come, to
     the end of the rank. predicted_us: NaN without params. all: the same to the end of the last rank; None for
     one run. json: all that the command printed."""
     times: int

@@ -122,6 +122,12 @@ def entry(type_, id_=0, computed=0, comm=0, peer=-1, tag=0, count=0, size=0, thr
     return struct.pack('<BBHIQIiiIQ', type_, 0, thread, id_, computed, comm, peer, tag, count, size)
 
 
+def collective(type_, which, **more):
+    data = bytearray(entry(type_, **more))
+    data[1] = which
+    return bytes(data)
+
+
 COMM, SEND, ISEND, RECV, END = 1, 2, 3, 4, 10
 
 
@@ -135,6 +141,46 @@ def test_threads_are_cpus_and_computing_is_calc(tmp_path):
     assert 'l1: calc 500\n' in done.stdout and 'send 8b to 0 tag 3\n' in done.stdout
     assert 'calc 70 cpu 1' in done.stdout and 'recv 8b from 0 tag 3 cpu 1' in done.stdout
     assert 'traced 1000 ns' in done.stdout
+
+
+def test_a_ring_and_a_sum_are_extrapolated(tmp_path):
+    """Three ranks: each sends to the next, all sum, two have a barrier in a communicator of their own."""
+    coll, allreduce, barrier = 6, 3, 0
+    for r in range(3):
+        pair = r < 2
+        (tmp_path / f'rank-{r}.1.messages').write_bytes(
+            header(r, 3) + entry(COMM, count=3) + struct.pack('<3i', 0, 1, 2)
+            + (entry(COMM, id_=1, count=2) + struct.pack('<2i', 0, 1) if pair else b'')
+            + entry(ISEND, computed=10 * (r + 1), peer=(r + 1) % 3, tag=3, size=8)
+            + entry(RECV, peer=(r + 2) % 3, tag=3, size=8)
+            + collective(coll, allreduce, peer=0, size=64)
+            + (collective(coll, barrier, peer=0, comm=1) if pair else b'') + entry(END, size=1000))
+    for ranks in 3, 6, 48:
+        file = tmp_path / f'{ranks}.goal'
+        done = sluice('trace', 'goal', '--ranks', ranks, '-o', file, tmp_path)
+        assert done.returncode == 0, done.stderr
+        sums = json.loads(sluice('goal', 'sim', 'doubling-allreduce', '-n', ranks, '-s', 64, '--json').stdout)
+        assert check(file)[0] == ranks + ranks // 3 * 2 + sums['messages']
+        text = file.read_text()
+        assert [int(n) for n in re.findall(r'send 8b to (\d+) tag', text)] == [(r + 1) % ranks
+                                                                               for r in range(ranks)]
+        assert text.count('calc 20\n') == ranks // 3
+        # 6 ranks: 0 and 1, 3 and 4
+        assert set(re.findall(r'send 0b to (\d+)', text)) == {str(r) for r in range(ranks) if r % 3 < 2}
+    done = sluice('trace', 'goal', '--ranks', 7, tmp_path)
+    assert done.returncode == 1 and '7 ranks cannot be extrapolated from the 3 of' in done.stderr
+    done = sluice('trace', 'goal', '--ranks', 'x', tmp_path)
+    assert done.returncode == 2 and "--ranks takes a number of ranks, not 'x'" in done.stderr
+
+
+def test_recorded_programs_are_extrapolated(tmp_path):
+    mpi = need('mpich')
+    record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'ring', 'stencil', 'collectives')
+    for ranks in 2 * RANKS, 16 * RANKS:
+        file = tmp_path / f'{ranks}.goal'
+        assert sluice('trace', 'goal', '--ranks', ranks, '-o', file, tmp_path / 't').returncode == 0
+        check(file)
+        assert sluice('goal', 'sim', file).returncode == 0
 
 
 @pytest.mark.parametrize('records', [

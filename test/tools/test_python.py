@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Python package `sluice`: what it returns is what the tool says. Run alone: ./dev check -k test_python"""
+"""The Python package `sluice` returns what the tool prints. Run alone: ./dev check -k test_python"""
 import json
 import math
 import os
@@ -67,7 +67,7 @@ l2 requires l0, l1
 
 def test_ranks_cannot_require_each_other():
     b = goal.Builder(2)
-    with pytest.raises(ValueError, match='rank 1 cannot require l0 of rank 0: ranks wait for each other by messages'):
+    with pytest.raises(ValueError, match='rank 1 cannot require l0 of rank 0: ranks wait for'):
         b[1].nop(after=[b[0].nop()])
     with pytest.raises(ValueError, match='at least one rank'):
         goal.Builder(0)
@@ -123,16 +123,18 @@ def test_a_timeline_has_each_occupation_of_a_cpu():
 
 
 def test_a_run_has_its_times_and_predictions(tmp_path):
-    (tmp_path / 'node').write_text('node cpus 2\nnode start 1000\nnode L 100\nnode o 20\nnode S 4K\nnode 8 140 140 1 1\n')
+    (tmp_path / 'node').write_text('node cpus 2\nnode start 1000\nnode L 100\nnode o 20\nnode S 4K\n'
+                                   'node 8 140 140 1 1\n')
     run = goal.pattern('binomial-bcast', 2).run(7, verify=True, params=tmp_path / 'node')
     assert run.times == 7 and run.verified and run.predicted_us.tolist() == [1.02, 1.14]
-    assert (run.least_us > 0).all() and (run.low_us <= run.median_us).all() and (run.median_us <= run.high_us).all()
+    assert (run.least_us >= 0).all() and (run.least_us <= run.low_us).all()  # 0: ended before rank 1 began
+    assert (run.low_us <= run.median_us).all() and (run.median_us <= run.high_us).all()
     assert run.all['median_us'] > 0 and run.all['predicted_us'] == 1.14
     assert goal.pattern('binomial-bcast', 2).run().all is None
 
 
 def test_mistakes_are_told_in_the_words_of_the_tool():
-    with pytest.raises(goal.SluiceError, match="there is no pattern 'ring-alreduce'; did you mean 'ring-allreduce'"):
+    with pytest.raises(goal.SluiceError, match="there is no pattern 'ring-alreduce'; did you mean"):
         goal.pattern('ring-alreduce', 4)
     with pytest.raises(goal.SluiceError, match='there is no preset fast'):
         goal.pattern('ping-pong', 2).simulate(preset='fast')
@@ -185,9 +187,9 @@ def ring(folder, ranks=3, **collective):
 
 
 @pytest.mark.parametrize('number, pattern, size', [
-    (0, 'ring-allreduce', 120), (1, 'binomial-reduce', 120), (2, 'ring-allgather', 120), (3, 'binomial-gather', 120),
-    (4, 'binomial-scatter', 40), (5, 'binomial-bcast', 120), (6, 'pairwise-alltoall', 40),
-    (7, 'ring-reduce-scatter', 120), (9, 'dissemination-barrier', 120)])
+    (0, 'ring-allreduce', 120), (1, 'binomial-reduce', 120), (2, 'ring-allgather', 120),
+    (3, 'binomial-gather', 120), (4, 'binomial-scatter', 40), (5, 'binomial-bcast', 120),
+    (6, 'pairwise-alltoall', 40), (7, 'ring-reduce-scatter', 120), (9, 'dissemination-barrier', 120)])
 def test_collectives_of_a_chakra_trace_become_patterns(number, pattern, size, tmp_path):
     program = chakra.read(ring(tmp_path, comm_type=number, comm_size=120))
     assert program.check() == []
@@ -216,7 +218,7 @@ def test_process_groups_have_their_own_ranks_and_order(tmp_path):
 
 
 @pytest.mark.parametrize('change, message', [
-    (lambda p: p[1].write_bytes(p[1].read_bytes()[:-3]), r'x\.1\.et: no Chakra trace, or damaged, at byte \d+'),
+    (lambda p: p[1].write_bytes(p[1].read_bytes()[:-3]), r'x\.1\.et: no Chakra trace, or damaged, at byte'),
     (lambda p: et(p[0], node(1, COMP, [5])), r'x\.0\.et: node 1: it depends on node 5, which is not there'),
     (lambda p: et(p[0], node(1, 99)), r'x\.0\.et: node 1: type 99 is not known'),
     (lambda p: et(p[0], node(1, COLL, comm_type=77)), r'x\.0\.et: node 1: comm_type 77 is not known'),
@@ -249,8 +251,8 @@ def test_damaged_chakra_traces_end_in_an_error_or_a_program(tmp_path):
 
 
 def test_the_types_hold(tmp_path):
-    done = subprocess.run([sys.executable, '-m', 'mypy', '--strict', '--cache-dir', tmp_path, ROOT / 'python/sluice'],
-                          capture_output=True, text=True)
+    done = subprocess.run([sys.executable, '-m', 'mypy', '--strict', '--cache-dir', tmp_path,
+                           ROOT / 'python/sluice'], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 

@@ -46,7 +46,7 @@ static const char help[] =
 	"More: man sluice-trace\n";
 
 static const char goal_help[] =
-	"usage: sluice trace goal [--use COLLECTIVE=PATTERN]... [-o FILE] DIR\n"
+	"usage: sluice trace goal [--use COLLECTIVE=PATTERN]... [--ranks N] [-o FILE] DIR\n"
 	"\n"
 	"Writes the run that sluice trace --goal recorded in DIR as a GOAL program.\n"
 	"\n"
@@ -56,10 +56,13 @@ static const char goal_help[] =
 	"                 scatter, allgather, alltoall or reduce-scatter: a pattern of\n"
 	"                 sluice goal gen --list, or a GOAL program of as many ranks as\n"
 	"                 the communicator has\n"
+	"  --ranks N      extrapolate to N ranks, a multiple of those that ran: each does\n"
+	"                 what the ranks before did (weak scaling)\n"
 	"\n"
 	"Examples:\n"
 	"  sluice trace goal -o app.goal t2\n"
 	"  sluice trace goal --use allreduce=ring-allreduce -o ring.goal t2\n"
+	"  sluice trace goal --ranks 64 t2 | sluice goal sim - --preset infiniband\n"
 	"\n"
 	"Exit code: 0 done; 1 DIR cannot be read or FILE not written; 2 misuse.\n"
 	"More: man sluice-trace\n";
@@ -187,16 +190,18 @@ static int report_quietly(const char *folder)
 	struct schedule_choices choices = { 0 };
 	int ret = make_report(folder, NULL, 0, true);
 
-	return goal_path[0] ? trace_schedule(folder, goal_path, &choices) : ret;
+	return goal_path[0] ? trace_schedule(folder, goal_path, 0, &choices) : ret;
 }
 
 static int goal_main(int argc, char **argv)
 {
-	static const char *const names[] = { "--use=", "-o=", "--output=", "--help", "-h", NULL };
-	enum { USE, O, OUTPUT };
+	static const char *const names[] = { "--use=", "-o=", "--output=", "--ranks=",
+					     "--help", "-h", NULL };
+	enum { USE, O, OUTPUT, RANKS };
 	struct schedule_choices choices = { 0 };
 	const char *value, *dir = NULL, *out = "-";
 	int at = 1, arg, ret = TOOL_DONE;
+	uint64_t ranks = 0;
 
 	(void)argc;
 	while (!ret && (arg = goal_next_arg("trace", names, argv, &at, &value)) != GOAL_ARG_END) {
@@ -204,6 +209,11 @@ static int goal_main(int argc, char **argv)
 			ret = schedule_choose(&choices, value);
 		} else if (arg == O || arg == OUTPUT) {
 			out = value;
+		} else if (arg == RANKS) {
+			if (base_parse_bytes(value, &ranks) || !ranks || ranks > GOAL_RANKS_MAX) {
+				tool_say("trace: --ranks takes a number of ranks, not '%s'", value);
+				ret = TOOL_MISUSE;
+			}
 		} else if (arg == GOAL_ARG_WORD && !dir) {
 			dir = value;
 		} else if (arg < 0) {
@@ -220,7 +230,7 @@ static int goal_main(int argc, char **argv)
 		ret = TOOL_MISUSE;
 	}
 	if (!ret)
-		ret = trace_schedule(dir, out, &choices);
+		ret = trace_schedule(dir, out, (uint32_t)ranks, &choices);
 	schedule_choices_free(&choices);
 	return ret;
 }

@@ -32,7 +32,8 @@ enum { BUCKETS = 4096 };
 
 struct rank {
 	struct schedule_out *out;
-	uint32_t number, ranks;
+	uint32_t number, ranks;  /* as traced */
+	uint32_t first;          /* number of the program's rank that traced rank 0 stands for */
 	struct thread *threads;
 	size_t threads_count, threads_cap;
 	struct schedule_comm *comms;
@@ -108,15 +109,31 @@ static void wait_for(struct rank *k, uint64_t label)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
+/* Returns: the rank of the program that a traced one stands for. On a communicator of all ranks it
+ * is at the same distance, so that neighbours in a ring stay neighbours. */
+static int32_t extrapolated(const struct rank *k, const struct schedule_comm *c, int32_t peer)
+{
+	int64_t all = k->out->ranks, half = k->ranks, distance = (int64_t)peer - k->number;
+
+	if (peer < 0)
+		return peer;
+	if (c->size == k->out->ranks && 2 * distance > half)
+		distance -= k->ranks;
+	else if (c->size == k->out->ranks && 2 * distance < -half)
+		distance += k->ranks;
+	return (int32_t)((k->first + k->number + distance + all) % all);
+}
+
 static void put_transfer(struct rank *k, const struct messages_record *r, bool is_recv,
 			 uint64_t label)
 {
 	struct schedule_out *o = k->out;
-	uint32_t comm = k->comms[r->comm].name;
+	const struct schedule_comm *comm = &k->comms[r->comm];
 
 	fprintf(o->file, "l%" PRIu64 ": %s %" PRIu64 "b %s %d tag %u", label,
-		is_recv ? "recv" : "send", r->bytes, is_recv ? "from" : "to", r->peer,
-		messages_name_tag(o->names, comm, 0, (uint32_t)r->tag));
+		is_recv ? "recv" : "send", r->bytes, is_recv ? "from" : "to",
+		extrapolated(k, comm, r->peer),
+		messages_name_tag(o->names, comm->name, 0, (uint32_t)r->tag));
 	end_line(k);
 	o->sums.messages += !is_recv;
 	o->sums.bytes += is_recv ? 0 : r->bytes;
@@ -200,8 +217,29 @@ static void end_requests(struct rank *k)
 
 /* ---- communicators, collectives ---------------------------------------------------------- */
 
+/* Returns: the members of a communicator in the program, which the caller frees. */
+static int32_t *members_of(const struct rank *k, const int32_t *world, uint32_t count,
+			   uint32_t *size)
+{
+	uint32_t all = k->out->ranks, first = k->first;
+	int32_t *members;
+
+	*size = count;
+	if (count == k->ranks) {
+		*size = all;
+		first = 0;
+	}
+	members = trace_alloc(*size * sizeof *members);
+	for (uint32_t i = 0; i < *size; i++)
+		members[i] = world[i % count] < 0 ? world[i % count]
+						  : world[i % count] +
+							    (int32_t)(first + i / count * count);
+	return members;
+}
+
 static int add_comm(struct rank *k, const struct messages_record *r, const int32_t *world)
 {
+	int32_t me = (int32_t)(k->first + k->number);
 	struct schedule_comm *c;
 
 	if (r->id != k->comms_count || !r->count)
@@ -210,17 +248,15 @@ static int add_comm(struct rank *k, const struct messages_record *r, const int32
 		if (world[i] >= (int32_t)k->ranks)
 			return -EINVAL;
 	c = trace_add(&k->comms, &k->comms_count, &k->comms_cap, sizeof *k->comms);
-	c->name = messages_name_comm(k->out->names, world, r->count, !r->id);
-	c->size = r->count;
-	c->world = trace_alloc(r->count * sizeof *world);
-	memcpy(c->world, world, r->count * sizeof *world);
-	while (c->rank + 1 < c->size && world[c->rank] != (int32_t)k->number)
+	c->world = members_of(k, world, r->count, &c->size);
+	c->name = messages_name_comm(k->out->names, c->world, c->size, !r->id);
+	while (c->rank + 1 < c->size && c->world[c->rank] != me)
 		c->rank++;
 	return 0;
 }
 
 static int put_collective(struct rank *k, const struct messages_record *r,
-			  const struct messages_part *parts)
+			  struct messages_part *parts)
 {
 	struct schedule_comm *c = &k->comms[r->comm];
 	uint64_t label;
@@ -231,6 +267,8 @@ static int put_collective(struct rank *k, const struct messages_record *r,
 	for (uint32_t i = 0; i < r->count; i++)
 		if (parts[i].peer < 0 || parts[i].peer >= (int32_t)k->ranks)
 			return -EINVAL;
+	for (uint32_t i = 0; i < r->count; i++)
+		parts[i].peer = extrapolated(k, c, parts[i].peer);
 	if (r->peer < 0 || (uint32_t)r->peer >= c->size)
 		return -EINVAL;
 	label = schedule_expand(k->out, c, r, parts, follow, k);
@@ -251,7 +289,7 @@ static bool names_a_message(const struct messages_record *r)
 	       (r->type == MESSAGES_DONE && r->peer >= 0);
 }
 
-static int put_record(struct rank *k, const struct messages_record *r, const void *payload)
+static int put_record(struct rank *k, const struct messages_record *r, void *payload)
 {
 	while (k->threads_count <= r->thread)
 		trace_add(&k->threads, &k->threads_count, &k->threads_cap, sizeof *k->threads);
@@ -302,7 +340,8 @@ static void rank_free(struct rank *k)
 	free(k);
 }
 
-static int put_rank(struct schedule_out *o, struct messages_file *f)
+/* first: number of the program's rank that traced rank 0 stands for. */
+static int put_rank(struct schedule_out *o, struct messages_file *f, uint32_t first)
 {
 	struct rank *k = trace_alloc(sizeof *k);
 	struct messages_payload payload = { NULL };
@@ -310,9 +349,9 @@ static int put_rank(struct schedule_out *o, struct messages_file *f)
 	int ret;
 
 	*k = (struct rank){ .out = o, .number = (uint32_t)f->header.rank,
-			    .ranks = (uint32_t)f->header.ranks };
+			    .ranks = (uint32_t)f->header.ranks, .first = first };
 	o->labels = 0;
-	fprintf(o->file, "\nrank %u {\n", k->number);
+	fprintf(o->file, "\nrank %u {\n", first + k->number);
 	while ((ret = messages_read(f, &r, &payload)) > 0)
 		if ((ret = put_record(k, &r, payload.data)))
 			break;
@@ -322,8 +361,9 @@ static int put_rank(struct schedule_out *o, struct messages_file *f)
 		fputs("calc 0\n", o->file);
 	fputs("}\n", o->file);
 	if (k->has_end)
-		fprintf(o->file, "// rank %u: traced %" PRIu64 " ns\n", k->number, k->traced_ns);
-	else if (!ret)
+		fprintf(o->file, "// rank %u: traced %" PRIu64 " ns\n", first + k->number,
+			k->traced_ns);
+	else if (!ret && !first)
 		tool_say("trace: rank %u did not reach MPI_Finalize: its last messages may be "
 			 "missing", k->number);
 	if (ret == -EINVAL)
@@ -339,16 +379,25 @@ static int put_ranks(struct schedule_out *o, struct messages_file *files, uint32
 {
 	int ret = 0;
 
-	fprintf(o->file, "// made by sluice trace --goal\nnum_ranks %u\n", ranks);
-	for (uint32_t r = 0; r < ranks && !ret; r++)
-		ret = put_rank(o, &files[r]);
+	fprintf(o->file, "// made by sluice trace --goal\n");
+	if (o->ranks > ranks)
+		fprintf(o->file, "// extrapolated from %u ranks\n", ranks);
+	fprintf(o->file, "num_ranks %u\n", o->ranks);
+	for (uint32_t r = 0; r < o->ranks && !ret; r++) {
+		struct messages_file *f = &files[r % ranks];
+
+		if (fseek(f->stream, (long)sizeof f->header, SEEK_SET))
+			return -errno;
+		ret = put_rank(o, f, r / ranks * ranks);
+	}
 	errno = 0;
 	if (!ret && (fflush(o->file) || ferror(o->file)))
 		ret = errno ? -errno : -EIO;
 	return ret;
 }
 
-int trace_schedule(const char *folder, const char *path, struct schedule_choices *choices)
+int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
+		   struct schedule_choices *choices)
 {
 	bool is_stdout = !strcmp(path, "-");
 	struct schedule_out o = { .choices = choices, .names = messages_names_create() };
@@ -358,6 +407,14 @@ int trace_schedule(const char *folder, const char *path, struct schedule_choices
 
 	if (ret == -ENOENT)
 		tool_say("trace: %s holds no messages: was the program run with --goal?", folder);
+	o.ranks = extrapolate ? extrapolate : ranks;
+	if (!ret && (o.ranks % ranks || o.ranks > GOAL_RANKS_MAX)) {
+		tool_say("trace: %u ranks cannot be extrapolated from the %u of %s: take a "
+			 "multiple",
+			 extrapolate, ranks, folder);
+		messages_close(files, ranks);
+		ret = -EINVAL;
+	}
 	if (!ret && !(o.file = is_stdout ? stdout : fopen(path, "we"))) {
 		tool_say("trace: cannot write %s: %s", path, strerror(errno));
 		ret = -EINVAL;
@@ -372,7 +429,7 @@ int trace_schedule(const char *folder, const char *path, struct schedule_choices
 	if (!ret)
 		tool_say("trace: %s: %u ranks, %" PRIu64 " messages, %" PRIu64 " bytes; %" PRIu64
 			 " calls of collectives: %" PRIu64 " messages, %" PRIu64 " bytes",
-			 path, ranks, o.sums.messages, o.sums.bytes, o.sums.collectives,
+			 path, o.ranks, o.sums.messages, o.sums.bytes, o.sums.collectives,
 			 o.sums.their_messages, o.sums.their_bytes);
 	if (!ret && o.sums.lost)
 		tool_say("trace: %" PRIu64 " messages or collectives between groups are missing",

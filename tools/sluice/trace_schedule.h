@@ -73,13 +73,20 @@ struct schedule_out {
 	struct messages_names *names;
 	struct schedule_choices *choices;
 	struct goal_maker maker;
+	uint32_t ranks;            /* of the program: a multiple of the traced ones */
 	uint64_t labels;           /* of this rank */
 	uint32_t thread;
 	struct { uint64_t messages, bytes, collectives, their_messages, their_bytes, lost; } sums;
 };
 
-/* Writes the program of a folder's messages; path: - is standard output. Returns: an exit code. */
-int trace_schedule(const char *folder, const char *path, struct schedule_choices *choices);
+/*
+ * Writes the program of a folder's messages; path: - is standard output. ranks: 0, or so many,
+ * extrapolated from the traced ones: rank r does what rank r modulo theirs did. Communicators of
+ * all ranks grow, so their collectives are of `ranks`; messages on them go to ranks at the same
+ * distance. Smaller communicators are repeated. Returns: an exit code.
+ */
+int trace_schedule(const char *folder, const char *path, uint32_t ranks,
+		   struct schedule_choices *choices);
 
 /* Writes "l7: " and counts the label. Returns: the label. */
 uint64_t schedule_label(struct schedule_out *o);
