@@ -93,19 +93,24 @@ int goal_next_arg(const char *verb, const char *const *names, char **argv, int *
 }
 
 int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
-		   const char **out)
+		   const char **out, bool *loggopsim)
 {
-	static const char *const names[] = { "--help", "-h", "-o=", NULL };
+	static const char *const names[] = { "--help", "-h", "-o=", "--loggopsim", NULL };
 	const char *value;
 	int at = 1, arg;
 
 	*file = *out = NULL;
+	*loggopsim = false;
 	while ((arg = goal_next_arg(verb, names, argv, &at, &value)) != GOAL_ARG_END) {
 		if (arg == GOAL_ARG_WRONG)
 			return TOOL_MISUSE;
 		if (arg == 0 || arg == 1) {
 			fputs(help, stdout);
 			return TOOL_DONE;
+		}
+		if (arg == 3) {
+			*loggopsim = true;
+			continue;
 		}
 		if (arg == 2 ? *out != NULL : *file != NULL) {
 			tool_say("goal %s: one %s only, not also '%s'", verb,

@@ -34,6 +34,11 @@ int goal_run_main(int argc, char **argv);
 uint64_t *goal_replay_read(const char *path, uint32_t ranks);
 void goal_replay_print(uint64_t traced_ns, uint64_t run_ns, bool json);
 
+/* goal_loggopsim.c: as text for txt2bin; as binary. Each returns an exit code, after a message
+ * unless it is TOOL_DONE; the caller looks at ferror(out). */
+int goal_loggopsim_print(const struct goal_program *p, FILE *out);
+int goal_loggopsim_write(const struct goal_program *p, FILE *out);
+
 /* ---- command lines ----------------------------------------------------------------------- */
 
 /*
@@ -45,10 +50,10 @@ void goal_replay_print(uint64_t traced_ns, uint64_t run_ns, bool json);
 enum { GOAL_ARG_END = -1, GOAL_ARG_WORD = -2, GOAL_ARG_WRONG = -3 };
 int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at,
 		  const char **value);
-/* Parses the command line of a verb that takes one file and -o; both may be NULL. Returns: an exit
- * code, or -1: go on. */
+/* Parses the command line of a verb that takes one file, -o and --loggopsim; *out may be NULL.
+ * Returns: an exit code, or -1: go on. */
 int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
-		   const char **out);
+		   const char **out, bool *loggopsim);
 
 /* ---- files ------------------------------------------------------------------------------- */
 

@@ -11,13 +11,15 @@
 #include "goal.h"
 
 static const char print_help[] =
-	"usage: sluice goal print FILE [-o OUT]\n"
+	"usage: sluice goal print [--loggopsim] FILE [-o OUT]\n"
 	"\n"
 	"Prints the program in FILE as canonical text: the operations of each rank in an\n"
 	"order in which they may start, with labels l0, l1, ... Printing that text again\n"
 	"changes nothing.\n"
 	"\n"
-	"  -o OUT    write to OUT instead of standard output\n"
+	"  -o OUT       write to OUT instead of standard output\n"
+	"  --loggopsim  for LogGOPSim's txt2bin: sends, receives and calc without memory;\n"
+	"               local operations become a calc of 0 ns\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal print program\n"
@@ -27,12 +29,13 @@ static const char print_help[] =
 	"More: man sluice-goal\n";
 
 static const char compile_help[] =
-	"usage: sluice goal compile FILE -o OUT\n"
+	"usage: sluice goal compile [--loggopsim] FILE -o OUT\n"
 	"\n"
 	"Compiles a text to a program file, which is mapped instead of parsed (man 5\n"
 	"sluice-goal describes it).\n"
 	"\n"
-	"  -o OUT    write to OUT; - is standard output\n"
+	"  -o OUT       write to OUT; - is standard output\n"
+	"  --loggopsim  write the binary of LogGOPSim and ATLAHS (as sluice goal print)\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal compile text.goal -o program\n"
@@ -64,18 +67,43 @@ static int cannot_write(const char *verb, const char *path, int error)
 	return TOOL_FAILED;
 }
 
+static int write_loggopsim(const struct goal_program *p, const char *path, const char *verb,
+			   int (*write)(const struct goal_program *, FILE *))
+{
+	bool is_stdout = !strcmp(path, "-");
+	FILE *out = is_stdout ? stdout : fopen(path, "we");
+	int ret, failed;
+
+	if (!out)
+		return cannot_write(verb, path, -errno);
+	ret = write(p, out);
+	errno = 0;
+	failed = fflush(out) || ferror(out);
+	if (!is_stdout && fclose(out))
+		failed = 1;
+	if (!ret && failed)
+		return cannot_write(verb, path, errno ? -errno : -EIO);
+	return ret;
+}
+
 int goal_print_main(int argc, char **argv)
 {
 	const char *file, *path;
 	struct goal_input in;
 	FILE *out = stdout;
-	int ret = goal_file_args("print", print_help, argv, &file, &path);
+	bool loggopsim;
+	int ret = goal_file_args("print", print_help, argv, &file, &path, &loggopsim);
 
 	if (ret >= 0)
 		return ret;
 	ret = goal_input_need(&in, "print", file);
 	if (ret)
 		return ret;
+	if (loggopsim) {
+		ret = write_loggopsim(in.program, path ? path : "-", "print", goal_loggopsim_print);
+		goal_input_close(&in);
+		return ret;
+	}
 	if (path && strcmp(path, "-"))
 		out = fopen(path, "we");
 	ret = out ? print_all(in.program, out) : -errno;
@@ -133,14 +161,22 @@ int goal_compile_main(int argc, char **argv)
 {
 	const char *file, *path;
 	struct goal_input in;
-	bool to_file;
-	int ret = goal_file_args("compile", compile_help, argv, &file, &path);
+	bool to_file, loggopsim;
+	int ret = goal_file_args("compile", compile_help, argv, &file, &path, &loggopsim);
 
 	if (ret >= 0)
 		return ret;
 	if (!path) {
 		tool_say("goal compile: no output; use -o OUT");
 		return TOOL_MISUSE;
+	}
+	if (loggopsim) {
+		ret = goal_input_need(&in, "compile", file);
+		if (ret)
+			return ret;
+		ret = write_loggopsim(in.program, path, "compile", goal_loggopsim_write);
+		goal_input_close(&in);
+		return ret;
 	}
 	to_file = strcmp(path, "-") && is_replaceable(path);
 	ret = goal_input_compile(&in, "compile", file, to_file ? path : NULL);
