@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs for LogGOPSim and ATLAHS: sluice goal print and compile --loggopsim; and 10,000 mutants of all
-that `sluice goal` reads. Run alone: ./dev check -k loggopsim; the mutants: ./dev check --complete -k mutants"""
+that `sluice goal` reads. Run alone: ./dev check -k loggopsim; all mutants: --complete"""
 import json
 import random
 import subprocess
@@ -88,7 +88,8 @@ def seeds(folder):
     yield from ((folder / name, [('goal', *verb, folder / 'm') for verb in verbs])
                 for name in ('x.goal', 'x.prog', 'x.bin'))
     yield params, [('goal', 'sim', 'ping-pong', '-n', '2', '--params', folder / 'm')]
-    yield from ((path, [('goal', 'check', '--json', folder / 'm')]) for path in (ROOT / 'examples/goal').glob('*.goal'))
+    for path in sorted((ROOT / 'examples/goal').glob('*.goal')):
+        yield path, [('goal', 'check', '--json', folder / 'm')]
 
 
 def mutant(r, data):
