@@ -236,6 +236,8 @@ sluice_goal_group_leave(struct sluice_goal_group *g)
 {
 	sluice_goal_group_destroy(g);
 }
+
+/* Returns: this process's rank, from 0; the number of ranks. */
 int sluice_goal_group_rank(const struct sluice_goal_group *g);
 int sluice_goal_group_size(const struct sluice_goal_group *g);
 
@@ -291,6 +293,8 @@ struct sluice_goal_failure {
 	/* operation in which it noticed, an index of the compiled schedule; UINT32_MAX: none */
 	uint32_t op;
 };
+
+/* Tells why a run failed. */
 void sluice_goal_failure(const struct sluice_goal_instance *i, struct sluice_goal_failure *out);
 /* Describes the operations that have started and not ended, one a line: what a deadlocked schedule
  * waits for. Returns: as snprintf(). */

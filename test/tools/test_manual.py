@@ -13,7 +13,8 @@ PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man1/sluic
          'man1/sluice-check.1', 'man1/sluice-report.1', 'man1/sluice-goal.1',
          'man1/sluice-goal-sim.1', 'man1/sluice-bench.1', 'man1/sluice-tune.1', 'man5/sluice-bench-json.5',
          'man5/sluice-goal.5',
-         'man5/sluice-goal-text.5', 'man7/sluice.7')
+         'man5/sluice-goal-text.5', 'man7/sluice.7', 'man3/sluice-goal-build.3', 'man3/sluice-goal-run.3',
+         'man3/sluice_version.3')
 
 
 def page(name):
@@ -59,3 +60,35 @@ def test_the_page_is_well_formed(name):
     done = subprocess.run(['groff', '-man', '-ww', '-z', PREFIX / 'share/man' / name],
                           capture_output=True, text=True, check=True)
     assert done.stderr == ''
+
+
+def public_functions():
+    """The functions that the libraries export, and those that sluice/goal_mpi.h adds."""
+    symbols = subprocess.run(['nm', '-D', '--defined-only', PREFIX / 'lib/libsluice-goal.so'], check=True,
+                             capture_output=True, text=True).stdout
+    names = set(re.findall(r' T (sluice_\w+)', symbols)) | {'sluice_version', 'sluice_goal_group_mpi'}
+    assert len(names) > 30
+    return sorted(names)
+
+
+def test_every_public_function_has_a_page_with_its_declaration_and_meaning():
+    for name in public_functions():
+        text = page(f'man3/{name}.3')
+        if text.startswith('.so '):
+            text = page(text.split()[1])
+        text = plain(text)
+        assert re.search(rf'^\S.*\b{name}\(', text.split('.SH SYNOPSIS')[1].split('.SH')[0], re.M), name
+        assert re.search(rf'^\.B .*\b{name}\(\)', text.split('.SH DESCRIPTION')[1], re.M), name
+
+
+@pytest.mark.parametrize('name, out', [('sluice-goal-build', 'buffer 0 has at least 16 bytes\n'),
+                                       ('sluice-goal-run', '42\n'),
+                                       ('sluice_version', 'Sluice is not loaded\n')])
+def test_the_examples_of_section_3_run(name, out, tmp_path):
+    source = plain(page(f'man3/{name}.3')).split('.SH EXAMPLE')[1].split('.fi')[0]
+    source = source.split('#include', 1)[1]
+    (tmp_path / 'x.c').write_text('#include' + source.replace('\\e', '\\'))
+    subprocess.run(['gcc', '-Wall', '-Werror', f'-I{PREFIX}/include', f'-L{PREFIX}/lib', '-o', tmp_path / 'x',
+                    tmp_path / 'x.c', '-lsluice-goal', f'-Wl,-rpath,{PREFIX}/lib'], check=True)
+    done = subprocess.run([tmp_path / 'x'], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, '')
