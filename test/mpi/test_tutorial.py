@@ -41,4 +41,5 @@ def test_the_commands_from_a_run_to_a_schedule_work(get_mpi, tmp_path):
             printed = shape((done.stdout + done.stderr).replace(f'{tmp_path}/', ''))
             assert [line for line in shape(expected) if line != '0' and line not in printed] == [], printed
             commands += 1
-    assert commands == 11
+    assert commands == section.count('\n$ ')
+    assert commands >= 10
