@@ -358,3 +358,77 @@ rank 1 { OVERFLOW
     assert '1 puts and gets arrived without a matching entry' in lost.stdout
     found = late.replace('OVERFLOW', 'append 1b to overflow_list allowed any ct 1 tag any')
     assert ends(text(found)) == [1500, 1500 + 9000 + 1500 + 1500]
+
+
+# ---- noise and matching ------------------------------------------------------------------------------------
+
+@pytest.fixture
+def noise(text):
+    """25 us of each millisecond, as in doc/goal-simulator.md."""
+    lines = [f'{i * 1000000 + 1000}\t25000' for i in range(100)]
+    return text('# from Netgauge\n' + '\n'.join(lines) + '\n100000000 0\n', 'noise')
+
+
+def test_noise_is_the_same_with_the_same_seed_and_worse_when_ranks_have_their_own(noise):
+    pattern = 'dissemination-allreduce', '-n', '512'
+    quiet, own = sim(*pattern), sim(*pattern, '--noise', noise)
+    assert own == sim(*pattern, '--noise', noise, '--seed', '1')
+    assert own['rank_end_ps'] != sim(*pattern, '--noise', noise, '--seed', '2')['rank_end_ps']
+    together = sim(*pattern, '--noise', noise, '--noise-cosched')
+    assert quiet['end_ps'] <= together['end_ps'] < own['end_ps']
+    assert quiet['noise_ps'] == 0 and own['noise_ps'] >= 25_000_000
+    path = own['critical_path']
+    assert path['noise_ps'] > 0
+    parts = 'L', 'o', 'O', 'g', 'G', 'local', 'noise', 'waiting', 'before'
+    assert path['total_ps'] == sum(path[f'{k}_ps'] for k in parts)
+    said = goal('sim', *pattern, '--noise', noise).stdout
+    assert f'OS noise of {noise}, each rank its own, seed 1:' in said
+    assert 'OS noise ' in said.split('critical path')[1]
+
+
+@pytest.mark.parametrize('content, says', [
+    ('5 1\n4 1\n', 'noise:2: it begins before the line above'),
+    ('5\n', 'noise:1: a line has two numbers'),
+    ('5 1 1\n', 'noise:1: a line has two numbers'),
+    ('# nothing\n', 'has no detours'),
+    ('0 5\n5 5\n', 'leaves no time between its detours'),
+    ('-1 5\n', 'a line has two numbers'),
+    ('1 1e99\n', 'a line has two numbers'),
+])
+def test_wrong_noise_is_refused_with_its_line(text, content, says):
+    r = goal('sim', 'ping-pong', '-n', '2', '--noise', text(content, 'noise'))
+    assert r.returncode == 1 and r.stderr.count('\n') == 1 and says in r.stderr and not r.stdout
+
+
+@pytest.mark.parametrize('args, says', [
+    (('--noise-cosched',), 'needs --noise'),
+    (('--seed', 'x'), "--seed cannot be 'x'"),
+    (('--matching', 'm', '--model', 'atlahs'), '--matching counts in the model loggopsim only'),
+])
+def test_misuse_of_noise_and_matching_is_refused(args, says):
+    r = goal('sim', 'ping-pong', '-n', '2', *args)
+    assert r.returncode == 2 and says in r.stderr
+
+
+def test_matching_is_written_by_rank_and_summed(text, tmp_path):
+    receives = ''.join(f'recv 8b from 0 tag {tag}\n' for tag in range(5))
+    path = text('num_ranks 2\nrank 0 {\nsend 8b to 1 tag 4\nsend 8b to 1 tag 9\n}\nrank 1 {\n' + receives +
+                'a: calc 99999 cpu 1\nb: recv 8b from 0 tag 9\nb requires a\n}\n')
+    out = tmp_path / 'table'
+    r = goal('sim', path, '--matching', out)
+    assert r.returncode == 1
+    head, *rows = [line.split('\t') for line in out.read_text().splitlines()]
+    first, second = (dict(zip(head, map(int, row))) for row in rows)
+    assert first['rank'] == 0 and not any(first[k] for k in head[1:])
+    assert second == {'rank': 1,
+                      'posted_hits': 1, 'posted_misses': 1, 'posted_compared': 9, 'posted_compared_most': 5,
+                      'posted_most': 5,
+                      'unexpected_hits': 1, 'unexpected_misses': 5, 'unexpected_compared': 1,
+                      'unexpected_compared_most': 1, 'unexpected_most': 1}
+    assert re.search(r'posted receives +2 +1 +4.5, at most 5 +5\n', r.stdout)
+    got = json.loads(goal('sim', path, '--matching', out, '--json').stdout)
+    assert got['matching']['unexpected'] == {'hits': 1, 'misses': 5, 'compared': 1, 'compared_most': 1,
+                                             'most': 1}
+    assert got['unexpected'] == 1 and got['unexpected_ps'] > 0
+    r = goal('sim', path, '--matching', tmp_path / 'no' / 'table')
+    assert r.returncode == 1 and 'cannot write' in r.stderr

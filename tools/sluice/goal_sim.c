@@ -31,10 +31,14 @@ static const char help_middle[] =
 	"  --measure                 measure messages inside this node\n"
 	"  --node-ranks N            so many ranks share a node (1024 when it was measured)\n"
 	"  --save OUT, --params FILE write the parameters to a file; read them from one\n"
+	"  --noise FILE              OS noise: lines of a beginning and a duration, in ns\n"
+	"  --noise-cosched           all ranks begin at the same place of it\n"
+	"  --seed N                  other places (1); 0: the beginning\n"
 	"\n"
 	"  --times                   print when each rank ends, for any number of ranks\n"
 	"  --path N                  print N steps of the critical path (16); 0: none\n"
 	"  --path-memory SIZE        memory for the critical path (2G)\n"
+	"  --matching OUT            write how receives and messages matched, by rank\n"
 	"  --timeline OUT            write the work of each CPU, for ui.perfetto.dev\n"
 	"  --timeline-ranks A-B      ranks in the timeline (0-63)\n"
 	"  --json                    print JSON\n"
@@ -64,6 +68,10 @@ enum option {
 	SAVE,
 	PARAMS,
 	NODE_RANKS,
+	NOISE,
+	NOISE_COSCHED,
+	SEED,
+	MATCHING,
 	TIMES,
 	PATH,
 	PATH_MEMORY,
@@ -87,6 +95,10 @@ static const char *const names[] = { GOAL_PATTERN_OPTIONS,
 				     "--save=",
 				     "--params=",
 				     "--node-ranks=",
+				     "--noise=",
+				     "--noise-cosched",
+				     "--seed=",
+				     "--matching=",
 				     "--times",
 				     "--path=",
 				     "--path-memory=",
@@ -177,6 +189,15 @@ static int parse_ranks(const char *value, uint32_t *out)
 	return end == value || *end || !n || n > NODE_RANKS_MAX ? -EINVAL : 0;
 }
 
+static int parse_seed(const char *value, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(value, &end, 10);
+	return errno || end == value || *end || *value == '-' ? -EINVAL : 0;
+}
+
 /* Checks options whose value may be wrong. Returns: 0 or -errno. */
 static int set_value(struct goal_sim_options *o, int option, const char *value)
 {
@@ -188,6 +209,8 @@ static int set_value(struct goal_sim_options *o, int option, const char *value)
 		return set_model(&o->params, value);
 	if (option == NODE_RANKS)
 		return parse_ranks(value, &o->node_ranks);
+	if (option == SEED)
+		return parse_seed(value, &o->noise.seed);
 	return goal_params_set(&o->params, names[option][1], value);
 }
 
@@ -209,6 +232,15 @@ static int set_option(struct goal_sim_options *o, int option, const char *value)
 		return TOOL_DONE;
 	case TIMES:
 		o->times = true;
+		return TOOL_DONE;
+	case NOISE:
+		o->noise_path = value;
+		return TOOL_DONE;
+	case NOISE_COSCHED:
+		o->noise.is_cosched = true;
+		return TOOL_DONE;
+	case MATCHING:
+		o->matching = value;
 		return TOOL_DONE;
 	case SAVE:
 		o->save = value;
@@ -241,6 +273,7 @@ static int parse(struct goal_sim_options *o, char **argv)
 
 	*o = (struct goal_sim_options){ .timeline_end = 64,
 					.path_steps = 16,
+					.noise = { .seed = 1 },
 					.path_bytes = default_path_bytes() };
 	goal_pattern_init(&o->pattern);
 	set_preset(o, sim_presets[0].name);
@@ -356,6 +389,8 @@ static int simulate(struct goal_sim *g)
 	int ret;
 
 	g->config.params = g->o.params;
+	g->config.noise = g->o.noise;
+	g->config.matching = g->o.matching;
 	g->config.path_bytes = g->o.path_bytes;
 	g->config.progress = on_progress;
 	g->config.ctx = g;
@@ -373,14 +408,14 @@ static int simulate(struct goal_sim *g)
 		goal_sim_json(g);
 	else
 		goal_sim_report(g);
-	return ret;
+	return g->o.matching && goal_matching_write(g) ? TOOL_FAILED : ret;
 }
 
 static int simulate_source(struct goal_sim *g)
 {
-	int ret = TOOL_DONE, closed = TOOL_DONE;
+	int ret = g->o.noise_path ? goal_noise_load(&g->o) : TOOL_DONE, closed = TOOL_DONE;
 
-	if (g->o.timeline) {
+	if (!ret && g->o.timeline) {
 		g->config.watch = on_interval;
 		g->config.watch_first = g->o.timeline_first;
 		g->config.watch_end = g->o.timeline_end;
@@ -393,12 +428,17 @@ static int simulate_source(struct goal_sim *g)
 	sim_destroy(g->sim);
 	if (g->o.file)
 		goal_input_close(&g->input);
+	free((void *)g->o.noise.detours);
 	return ret ? ret : closed;
 }
 
 /* Nodes are simulated when their parameters are known. */
-static int set_node_ranks(struct goal_sim_options *o)
+static int check_together(struct goal_sim_options *o)
 {
+	if (o->noise.is_cosched && !o->noise_path)
+		return misuse("--noise-cosched needs --noise FILE", NULL);
+	if (o->matching && o->params.model == SIM_ATLAHS)
+		return misuse("--matching counts in the model loggopsim only", NULL);
 	if (o->node_ranks && !o->params.node.row_count)
 		return misuse("--node-ranks needs --measure or the --params of a node", NULL);
 	if (o->params.node.row_count && o->params.model == SIM_ATLAHS)
@@ -424,7 +464,7 @@ int goal_sim_main(int argc, char **argv)
 		ret = goal_params_measure(&g);
 	end_progress(&g);
 	if (!ret)
-		ret = set_node_ranks(&g.o);
+		ret = check_together(&g.o);
 	if (!ret && g.o.save)
 		ret = goal_params_save(g.o.save, &g.o.params);
 	if (!ret && (g.o.file || g.o.pattern.pattern))

@@ -6,7 +6,8 @@
  *   goal_sim_load.c      a pattern, text or program into the simulator; names of operations
  *   goal_sim_report.c    what people read      goal_sim_json.c      what programs read
  *   goal_sim_timeline.c  what Perfetto reads   goal_sim_params.c    the model's parameters
- *   goal_sim_measure.c   those of this machine
+ *   goal_sim_measure.c   those of this machine           goal_sim_noise.c   OS noise
+ *   goal_sim_matching.c  how receives and messages matched
  */
 #ifndef SLUICE_TOOL_GOAL_SIM_H
 #define SLUICE_TOOL_GOAL_SIM_H
@@ -30,6 +31,9 @@ struct goal_sim_options {
 	uint32_t node_ranks;    /* of --node-ranks; 0: not given */
 	uint64_t path_steps;    /* to print */
 	uint64_t path_bytes;
+	struct sim_noise noise;
+	const char *noise_path;
+	const char *matching;   /* file for statistics of matching */
 };
 
 struct goal_timeline;
@@ -55,6 +59,13 @@ const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op,
 /* Prints progress on stderr when that is a terminal and the simulation takes long. Returns: 1:
  * interrupted. */
 int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint64_t all);
+
+/* Reads the trace of noise. Returns: TOOL_DONE, or an exit code after a message. */
+int goal_noise_load(struct goal_sim_options *o);
+/* Writes the table of --matching. Returns: TOOL_DONE, or an exit code after a message. */
+int goal_matching_write(const struct goal_sim *g);
+/* Returns: counts of all ranks; the largest of what is not a count. */
+struct sim_matching goal_matching_sum(const struct goal_sim *g);
 
 void goal_sim_report(const struct goal_sim *g);
 void goal_sim_json(const struct goal_sim *g);

@@ -112,6 +112,7 @@ static void put_path(struct text_json *j, const struct goal_sim *g)
 	text_json_uint(j, "g_ps", sum.gap_ps);
 	text_json_uint(j, "G_ps", sum.byte_ps);
 	text_json_uint(j, "local_ps", sum.local_ps);
+	text_json_uint(j, "noise_ps", sum.noise_ps);
 	text_json_uint(j, "waiting_ps", sum.other_ps);
 	text_json_uint(j, "before_ps", sum.before_ps);
 	text_json_uint(j, "step_count", sum.steps);
@@ -142,6 +143,17 @@ static void put_stuck(void *ctx, const struct sim_stuck *w)
 	text_json_close(c->j, '}');
 }
 
+static void put_list(struct text_json *j, const char *name, const struct sim_matching_list *l)
+{
+	text_json_open(j, name, '{');
+	text_json_uint(j, "hits", l->hits);
+	text_json_uint(j, "misses", l->misses);
+	text_json_uint(j, "compared", l->compared);
+	text_json_uint(j, "compared_most", l->compared_most);
+	text_json_uint(j, "most", l->length_most);
+	text_json_close(j, '}');
+}
+
 void goal_sim_json(const struct goal_sim *g)
 {
 	struct text_json j = { .out = stdout };
@@ -159,10 +171,20 @@ void goal_sim_json(const struct goal_sim *g)
 	text_json_uint(&j, "rendezvous", s.rendezvous);
 	text_json_uint(&j, "unexpected", s.unexpected);
 	text_json_uint(&j, "unexpected_most", s.unexpected_most);
+	text_json_uint(&j, "unexpected_ps", s.unexpected_ps);
+	text_json_uint(&j, "noise_ps", s.noise_ps);
 	text_json_uint(&j, "lost", s.lost);
 	text_json_uint(&j, "events", s.events);
 	text_json_uint(&j, "different_schedules", s.shapes);
 	put_params(&j, g);
+	if (g->o.matching) {
+		struct sim_matching sum = goal_matching_sum(g);
+
+		text_json_open(&j, "matching", '{');
+		put_list(&j, "posted", &sum.posted);
+		put_list(&j, "unexpected", &sum.unexpected);
+		text_json_close(&j, '}');
+	}
 	put_times(&j, g, &s);
 	put_path(&j, g);
 	text_json_open(&j, "stuck", '[');

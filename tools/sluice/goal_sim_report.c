@@ -67,6 +67,10 @@ static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 	       goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
 	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S,
 	       p->node.ranks ? "between nodes" : g->o.params_name);
+	if (g->o.noise_path)
+		printf("OS noise of %s, %s, seed %" PRIu64 ": %s ns in all\n", g->o.noise_path,
+		       g->o.noise.is_cosched ? "coscheduled" : "each rank its own",
+		       g->o.noise.seed, goal_sim_ns(s->noise_ps, l));
 	if (p->node.ranks)
 		printf("L=%s o=%s ns inside a node of up to %" PRIu32 " ranks (%s)\n",
 		       goal_sim_ns(p->node.latency_ps, l), goal_sim_ns(p->node.overhead_ps, o),
@@ -165,6 +169,7 @@ static void print_sum(const struct sim_path_sum *sum)
 	print_share(&t, "gaps (g)", sum->gap_ps, sum->total_ps);
 	print_share(&t, "bytes (G)", sum->byte_ps, sum->total_ps);
 	print_share(&t, "computing", sum->local_ps, sum->total_ps);
+	print_share(&t, "OS noise", sum->noise_ps, sum->total_ps);
 	print_share(&t, "waiting", sum->other_ps, sum->total_ps);
 	print_share(&t, "before the recorded part", sum->before_ps, sum->total_ps);
 	text_table_print(&t, "  ", stdout);
@@ -237,18 +242,46 @@ static void print_steps(const struct goal_sim *g, const struct sim_path_sum *sum
 	free(s.steps);
 }
 
-void goal_sim_report(const struct goal_sim *g)
+static void print_list(struct text_table *t, const char *name, const struct sim_matching_list *l)
+{
+	uint64_t searches = l->hits + l->misses;
+	char cells[4][32];
+
+	snprintf(cells[0], sizeof cells[0], "%" PRIu64, searches);
+	snprintf(cells[1], sizeof cells[1], "%" PRIu64, l->hits);
+	snprintf(cells[2], sizeof cells[2], "%.1f, at most %" PRIu32,
+		 searches ? (double)l->compared / (double)searches : 0, l->compared_most);
+	snprintf(cells[3], sizeof cells[3], "%" PRIu32, l->length_most);
+	text_table_row(t, name, cells[0], cells[1], cells[2], cells[3], NULL);
+}
+
+static void print_matching(const struct goal_sim *g, const struct sim_stats *s)
+{
+	char ns[32];
+
+	if (s->unexpected)
+		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32
+		       " at a time, at rank %" PRIu32 "; they waited %s ns on average\n",
+		       s->unexpected, s->unexpected_most, s->unexpected_rank,
+		       goal_sim_ns(s->unexpected_ps / s->unexpected, ns));
+	if (g->o.matching) {
+		struct sim_matching sum = goal_matching_sum(g);
+		struct text_table t = { NULL };
+
+		putchar('\n');
+		text_table_row(&t, "matching", "searches", "found", "compared", "longest list",
+			       NULL);
+		print_list(&t, "posted receives", &sum.posted);
+		print_list(&t, "unexpected messages", &sum.unexpected);
+		text_table_print(&t, "", stdout);
+		text_table_free(&t);
+	}
+}
+
+static void print_path(const struct goal_sim *g)
 {
 	struct sim_path_sum sum;
-	struct sim_stats s;
 
-	sim_get_stats(g->sim, &s);
-	print_head(g, &s);
-	print_ends(g, &s);
-	if (s.lost)
-		printf("%" PRIu64
-		       " puts and gets arrived without a matching entry and were lost\n\n",
-		       s.lost);
 	sim_path(g->sim, NULL, NULL, &sum);
 	if (!g->o.path_steps || !sum.total_ps)
 		return;
@@ -258,10 +291,21 @@ void goal_sim_report(const struct goal_sim *g)
 	}
 	print_sum(&sum);
 	print_steps(g, &sum);
-	if (s.unexpected)
-		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32
-		       " at a time, at rank %" PRIu32 "\n",
-		       s.unexpected, s.unexpected_most, s.unexpected_rank);
+}
+
+void goal_sim_report(const struct goal_sim *g)
+{
+	struct sim_stats s;
+
+	sim_get_stats(g->sim, &s);
+	print_head(g, &s);
+	print_ends(g, &s);
+	if (s.lost)
+		printf("%" PRIu64
+		       " puts and gets arrived without a matching entry and were lost\n\n",
+		       s.lost);
+	print_path(g);
+	print_matching(g, &s);
 }
 
 /* ---- what is stuck ----------------------------------------------------------------------- */

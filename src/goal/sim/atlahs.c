@@ -9,13 +9,14 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* The receive, or the message, that came second at `now` occupies CPU and NIC from now on. Returns:
  * when the CPU has finished. */
-static uint64_t occupy(struct sim *s, struct sim_cpu *cpu, struct sim_nic *nic, uint64_t nic_free,
-		       uint64_t now, uint64_t bytes)
+static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct sim_nic *nic,
+		       uint64_t nic_free, uint64_t now, uint64_t bytes)
 {
 	const struct sim_params *p = &s->config.params;
 
 	nic->free_recv = later(nic_free, now) + p->gap_ps;
-	cpu->free = nic->free_recv + p->overhead_ps + sim_byte_cost(p->overhead_byte, bytes);
+	cpu->free = sim_occupy(s, rank, nic->free_recv,
+			       p->overhead_ps + sim_byte_cost(p->overhead_byte, bytes));
 	return cpu->free;
 }
 
@@ -66,28 +67,16 @@ int sim_atlahs_receive(struct sim *s, struct sim_event *e)
 		rc = sim_post(s, e->rank, e->op, e->from);
 		return rc ? rc : sim_push_freed(s, 0, e->rank);
 	}
+	s->stats.unexpected_ps += e->time - a.end;
 	send = sim_op_of(s, sim_rank_of(s, a.rank), a.op);
 	message.rank = a.rank;
 	message.op = a.op;
 	cpu->last = nic->last_recv = sim_log_add(&s->log, SIM_RECEIVE, &message, 0);
-	occupy(s, cpu, nic, nic->free_send, e->time, op->bytes);
+	occupy(s, e->rank, cpu, nic, nic->free_send, e->time, op->bytes);
 	sim_watch(s, SIM_RECEIVE, e->rank, &message, a.rank, send, cpu->free);
 	if (op->bytes > s->config.params.eager_bytes)
 		rc = end_at_sender(s, a.rank, send, op, cpu, nic);
 	return rc ? rc : end_both(s, e->rank, op, cpu, a.rank);
-}
-
-static int keep(struct sim *s, uint32_t rank, const struct sim_event *e)
-{
-	struct sim_arrived a = { .rank = e->rank, .op = e->op, .end = e->time, .from = e->from };
-	uint32_t count = sim_rank_of(s, rank)->arrived.count + 1;
-
-	s->stats.unexpected++;
-	if (count > s->stats.unexpected_most) {
-		s->stats.unexpected_most = count;
-		s->stats.unexpected_rank = rank;
-	}
-	return sim_arrive(s, rank, &a);
 }
 
 /* The CPU is that of the receive, the NIC that of the send. While one is busy both wait, the
@@ -102,7 +91,11 @@ int sim_atlahs_message(struct sim *s, struct sim_event *e)
 	int rc = 0;
 
 	if (!sim_match_posted(s, rank, e->rank, send->tag, &posted))
-		return keep(s, rank, e);
+		return sim_arrive(s, rank,
+				  &(struct sim_arrived){ .rank = e->rank,
+							 .op = e->op,
+							 .end = e->time,
+							 .from = e->from });
 	recv = sim_op_of(s, sim_rank_of(s, rank), posted.op);
 	cpu = sim_cpu_of(s, rank, recv->cpu);
 	if (later(cpu->free, nic->free_recv) > e->time) {
@@ -113,7 +106,7 @@ int sim_atlahs_message(struct sim *s, struct sim_event *e)
 		return rc ? rc : sim_queue_push(&s->queue, e);
 	}
 	cpu->last = nic->last_recv = sim_log_add(&s->log, SIM_RECEIVE, e, 0);
-	occupy(s, cpu, nic, nic->free_recv, e->time, send->bytes);
+	occupy(s, rank, cpu, nic, nic->free_recv, e->time, send->bytes);
 	sim_watch(s, SIM_RECEIVE, rank, e, e->rank, send, cpu->free);
 	if (send->bytes > s->config.params.eager_bytes)
 		rc = end_at_sender(s, e->rank, send, send, cpu, nic);

@@ -62,14 +62,17 @@ static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, ui
 	*tail = index;
 }
 
-/* Returns: the first element that matches; *before: the element before it. */
+/* Returns: the first element that matches; *before: the element before it; *compared: how many
+ * elements were compared. */
 static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank,
-		     uint32_t head, const struct key *target, uint32_t *before)
+		     uint32_t head, const struct key *target, uint32_t *before, uint32_t *compared)
 {
 	*before = SIM_NONE;
+	*compared = 0;
 	for (uint32_t i = head; i; *before = i, i = *next_of(pool, i)) {
 		struct key have = key(s, rank, sim_pool_at(pool, i));
 
+		++*compared;
 		if (matches(&have, target))
 			return i;
 	}
@@ -96,14 +99,14 @@ static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
 	uint32_t own_bin = bin_of(b, target);
 
 	for (uint32_t bin = 0; bin <= b->mask + 1; bin++) {
-		uint32_t before, i;
+		uint32_t before, compared, i;
 		struct key have;
 
 		/* An element with sender and tag may be in its bin or among those with wildcards;
 		 * one with a wildcard may be anywhere. */
 		if (!is_open(target) && bin != own_bin && bin != b->mask + 1)
 			bin = bin < own_bin ? own_bin : b->mask + 1;
-		i = find(s, pool, key, rank, b->bin[bin].head, target, &before);
+		i = find(s, pool, key, rank, b->bin[bin].head, target, &before, &compared);
 		if (!i)
 			continue;
 		have = key(s, rank, sim_pool_at(pool, i));
@@ -120,20 +123,44 @@ static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
 	return best;
 }
 
+/* Returns: counts of this list, or NULL. */
+static struct sim_matching_list *counts_of(const struct sim *s, uint32_t rank,
+					   const struct sim_list *l)
+{
+	if (!s->matching)
+		return NULL;
+	return l == &sim_rank_of(s, rank)->posted ? &s->matching[rank].posted
+						  : &s->matching[rank].unexpected;
+}
+
+static void count_search(struct sim_matching_list *counts, uint32_t compared, bool is_found)
+{
+	if (!counts)
+		return;
+	if (is_found)
+		counts->hits++;
+	else
+		counts->misses++;
+	counts->compared += compared;
+	if (compared > counts->compared_most)
+		counts->compared_most = compared;
+}
+
 static uint32_t remove_match(const struct sim *s, struct sim_list *l, const struct sim_pool *pool,
 			     key_of *key, uint32_t rank, const struct key *target)
 {
-	uint32_t before, i;
+	uint32_t before, compared = 0, i = SIM_NONE;
 
-	if (!l->count)
-		return SIM_NONE;
-	if (l->bins) {
+	if (!l->count) {
+		/* nothing to search */
+	} else if (l->bins) {
 		i = remove_from_bins(s, l, pool, key, rank, target);
 	} else {
-		i = find(s, pool, key, rank, l->head, target, &before);
+		i = find(s, pool, key, rank, l->head, target, &before, &compared);
 		if (i)
 			unlink_from(pool, &l->head, &l->tail, i, before);
 	}
+	count_search(counts_of(s, rank, l), compared, i != SIM_NONE);
 	l->count -= i != SIM_NONE;
 	return i;
 }
@@ -189,15 +216,19 @@ static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, k
 	       uint32_t rank, uint32_t index)
 {
 	uint32_t bins = l->bins ? s->bins[l->bins]->mask + 1 : 1, bin;
+	struct sim_matching_list *counts = counts_of(s, rank, l);
 	struct key have;
 
-	if (l->count >= LONG_LIST * bins && bins < 1u << 20) {
+	/* comparisons are counted in a list without bins */
+	if (!counts && l->count >= LONG_LIST * bins && bins < 1u << 20) {
 		int rc = deal_out(s, l, pool, key, rank, bins * 16);
 
 		if (rc)
 			return rc;
 	}
 	l->count++;
+	if (counts && l->count > counts->length_most)
+		counts->length_most = l->count;
 	if (!l->bins) {
 		push(pool, &l->head, &l->tail, index);
 		return 0;
@@ -259,6 +290,11 @@ int sim_arrive(struct sim *s, uint32_t rank, const struct sim_arrived *message)
 	a = sim_pool_at(&s->arrived, i);
 	*a = *message;
 	a->seq = r->made++;
+	s->stats.unexpected++;
+	if (r->arrived.count + 1 > s->stats.unexpected_most) {
+		s->stats.unexpected_most = r->arrived.count + 1;
+		s->stats.unexpected_rank = rank;
+	}
 	return add(s, &r->arrived, &s->arrived, arrived_key, rank, i);
 }
 

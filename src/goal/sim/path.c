@@ -63,7 +63,8 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 		.type = op->type,
 		.bytes = op->bytes,
 		.begin_ps = r->begin,
-		.end_ps = r->begin + sim_cost(s, r->kind, r->rank, op, r->others),
+		.end_ps = sim_busy_until(s, is_receive ? peer : r->rank, r->begin,
+					 sim_cost(s, r->kind, r->rank, op, r->others)),
 	};
 }
 
@@ -73,6 +74,14 @@ static uint64_t spend(uint64_t *remaining, uint64_t at_most)
 
 	*remaining -= spent;
 	return spent;
+}
+
+static uint64_t noise_of(const struct sim *s, const struct sim_record *r, const struct sim_op *op)
+{
+	uint32_t rank = r->kind == SIM_RECEIVE ? sim_peer(s, r->rank, op) : r->rank;
+	uint64_t cost = sim_cost(s, r->kind, r->rank, op, r->others);
+
+	return sim_busy_until(s, rank, r->begin, cost) - r->begin - cost;
 }
 
 /* Attributes the time between r and the record that determined its beginning. */
@@ -120,6 +129,8 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 		else
 			sum->overhead_byte_ps += spend(&remaining, rest);
 	}
+	if (s->detours.count)
+		sum->noise_ps += spend(&remaining, noise_of(s, r, op));
 	sum->other_ps += remaining;
 	sum->messages += r->kind == SIM_SEND && cause == SIM_WIRE;
 }

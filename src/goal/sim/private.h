@@ -235,6 +235,17 @@ struct sim_neighbour {
 	uint32_t sent_last;     /* path record of that */
 };
 
+/* noise.c: detours without overlaps. The last one ends the period. */
+struct sim_detours {
+	struct sim_detour_at {
+		uint64_t begin, ps;
+		uint64_t free; /* free time before it */
+	} *at;
+	uint32_t count; /* 0: no noise */
+	bool is_cosched;
+	uint64_t period, free, seed;
+};
+
 /* Bins of a long list. */
 struct sim_bins {
 	uint32_t mask;
@@ -267,6 +278,8 @@ struct sim {
 	uint32_t counter_mask, counter_count;
 	struct sim_pool entries, watchers;
 	struct sim_neighbour *neighbours; /* by rank; NULL: there are no nodes */
+	struct sim_detours detours;
+	struct sim_matching *matching; /* by rank; NULL: not asked for */
 	int error;
 };
 
@@ -330,6 +343,7 @@ bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
 bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
 		       struct sim_arrived *out);
 int sim_post(struct sim *s, uint32_t rank, uint32_t op, uint32_t from);
+/* Adds an unexpected message. */
 int sim_arrive(struct sim *s, uint32_t rank, const struct sim_arrived *message);
 /* Calls visit with the index of each element; in no order when there are bins. */
 void sim_list_each(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool,
@@ -433,6 +447,16 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 
 int sim_atlahs_receive(struct sim *s, struct sim_event *e);
 int sim_atlahs_message(struct sim *s, struct sim_event *e);
+
+/* ---- noise.c ----------------------------------------------------------------------------- */
+
+/* Returns: 0, -EINVAL, -ENOMEM. */
+int sim_detours_init(struct sim_detours *d, const struct sim_noise *noise);
+void sim_detours_fini(struct sim_detours *d);
+/* Returns: when a CPU that begins something at `begin` has spent `cost` on it. */
+uint64_t sim_busy_until(const struct sim *s, uint32_t rank, uint64_t begin, uint64_t cost);
+/* As sim_busy_until(), and counts the noise. */
+uint64_t sim_occupy(struct sim *s, uint32_t rank, uint64_t begin, uint64_t cost);
 
 /* ---- node.c ------------------------------------------------------------------------------ */
 

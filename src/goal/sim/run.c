@@ -201,7 +201,7 @@ static int do_local(struct sim *s, struct sim_event *e)
 	if (must_wait(e, cpu, 0, 0, &when))
 		return sim_line_wait(s, line, e, when);
 	cpu->last = sim_log_add(&s->log, SIM_LOCAL, e, 0);
-	cpu->free = begin + sim_cost(s, SIM_LOCAL, e->rank, op, 0);
+	cpu->free = sim_occupy(s, e->rank, begin, sim_cost(s, SIM_LOCAL, e->rank, op, 0));
 	if (s->neighbours && op->type != GOAL_CALC)
 		s->neighbours[e->rank].copying_until = cpu->free;
 	sim_watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
@@ -240,7 +240,7 @@ static struct sim_event message_of(struct sim *s, const struct sim_event *e, uin
 	else if (p->model == SIM_ATLAHS) /* its last byte arrives */
 		message.time = cpu_end + p->latency_ps + sim_byte_cost(p->gap_byte, bytes);
 	else
-		message.time = e->time + p->overhead_ps + p->latency_ps;
+		message.time = sim_busy_until(s, e->rank, e->time, p->overhead_ps) + p->latency_ps;
 	message.seq = s->seq++;
 	message.from = from;
 	message.kind = SIM_EVENT_MESSAGE;
@@ -264,7 +264,7 @@ static int do_send(struct sim *s, struct sim_event *e)
 	if (must_wait(e, cpu, is_node ? 0 : nic->free_send, nic->last_send, &when))
 		return sim_line_wait(s, line, e, when);
 	cpu->last = sim_log_add(&s->log, SIM_SEND, e, 0);
-	cpu->free = e->time + sim_cost(s, SIM_SEND, e->rank, op, 0);
+	cpu->free = sim_occupy(s, e->rank, e->time, sim_cost(s, SIM_SEND, e->rank, op, 0));
 	if (!is_node) {
 		nic->last_send = cpu->last;
 		nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
@@ -345,17 +345,17 @@ static int copy_announced(struct sim *s, struct sim_event *e, const struct sim_a
 
 static int do_receive(struct sim *s, struct sim_event *e)
 {
-	struct sim_rank *r = sim_rank_of(s, e->rank);
-	const struct sim_op *op = sim_op_of(s, r, e->op), *send;
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op), *send;
 	struct sim_arrived a;
 	int rc = sim_release(s, 0, e->rank, op, false, e->time, e->from);
 
 	if (rc)
 		return rc;
-	if (!r->arrived.count || !sim_match_arrived(s, e->rank, op, &a)) {
+	if (!sim_match_arrived(s, e->rank, op, &a)) {
 		rc = sim_post(s, e->rank, e->op, e->from);
 		return rc ? rc : sim_push_freed(s, 0, e->rank);
 	}
+	s->stats.unexpected_ps += e->time > a.end ? e->time - a.end : 0;
 	send = sim_op_of(s, sim_rank_of(s, a.rank), a.op);
 	if (sim_is_node(s, a.rank, e->rank) && !sim_is_eager(s, send, true))
 		return copy_announced(s, e, &a);
@@ -364,22 +364,6 @@ static int do_receive(struct sim *s, struct sim_event *e)
 		rc = sim_end_op(s, 0, e->rank, op, later(e->time, a.end),
 			    a.end > e->time ? a.from : e->from);
 	return rc ? rc : sim_push_both(s, e->rank, a.rank);
-}
-
-static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *e,
-			  const struct sim_cpu *cpu)
-{
-	struct sim_arrived a = {
-		.rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last
-	};
-	uint32_t count = sim_rank_of(s, rank)->arrived.count + 1;
-
-	s->stats.unexpected++;
-	if (count > s->stats.unexpected_most) {
-		s->stats.unexpected_most = count;
-		s->stats.unexpected_rank = rank;
-	}
-	return sim_arrive(s, rank, &a);
 }
 
 /* The receiver's CPU takes a message, with `posted` its receive; NULL: none is posted. */
@@ -395,7 +379,8 @@ static void occupy_receiver(struct sim *s, const struct sim_event *e, const stru
 	if (is_node && !sim_is_eager(s, op, true))
 		others = posted ? sim_node_others(s, rank, e->time) : SIM_NODE_ANNOUNCED;
 	cpu->last = sim_log_add(&s->log, SIM_RECEIVE, e, others);
-	cpu->free = e->time + sim_cost(s, SIM_RECEIVE, e->rank, op, others);
+	cpu->free =
+		sim_occupy(s, rank, e->time, sim_cost(s, SIM_RECEIVE, e->rank, op, others));
 	if (!is_node) {
 		nic->last_recv = cpu->last;
 		nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
@@ -423,7 +408,11 @@ static int do_message(struct sim *s, struct sim_event *e)
 	is_posted = sim_match_posted(s, rank, e->rank, op->tag, &posted);
 	occupy_receiver(s, e, op, rank, is_posted ? &posted : NULL);
 	if (!is_posted) {
-		rc = add_unexpected(s, rank, e, cpu);
+		rc = sim_arrive(s, rank,
+				&(struct sim_arrived){ .rank = e->rank,
+						       .op = e->op,
+						       .end = cpu->free,
+						       .from = cpu->last });
 	} else {
 		rc = end_rendezvous(s, e->rank, op, e->time, cpu->free, cpu->last);
 		if (!rc)

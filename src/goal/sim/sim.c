@@ -24,6 +24,14 @@ static int set_up_ranks(struct sim *s)
 	return rc;
 }
 
+static int set_up_matching(struct sim *s)
+{
+	if (!s->config.matching)
+		return 0;
+	s->matching = calloc(s->config.ranks, sizeof(*s->matching));
+	return s->matching ? 0 : -ENOMEM;
+}
+
 static int set_up_nodes(struct sim *s)
 {
 	if (!s->config.params.node.ranks)
@@ -36,10 +44,12 @@ int sim_create(const struct sim_config *config, struct sim **out)
 {
 	struct sim *s;
 	size_t bytes;
+	int rc;
 
 	if (!config->ranks || config->ranks > GOAL_RANKS_MAX ||
 	    (config->params.node.ranks &&
-	     (!config->params.node.row_count || config->params.model == SIM_ATLAHS)))
+	     (!config->params.node.row_count || config->params.model == SIM_ATLAHS)) ||
+	    (config->matching && config->params.model == SIM_ATLAHS))
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -54,9 +64,15 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
 	if (__builtin_mul_overflow(sizeof(*s->ranks), config->ranks, &bytes) ||
 	    posix_memalign((void **)&s->ranks, LINE, bytes) ||
-	    sim_log_init(&s->log, config->path_bytes) || set_up_nodes(s) || set_up_ranks(s)) {
+	    sim_log_init(&s->log, config->path_bytes) || set_up_nodes(s) || set_up_matching(s) ||
+	    set_up_ranks(s)) {
 		sim_destroy(s);
 		return -ENOMEM;
+	}
+	rc = sim_detours_init(&s->detours, &config->noise);
+	if (rc) {
+		sim_destroy(s);
+		return rc;
 	}
 	*out = s;
 	return 0;
@@ -79,6 +95,8 @@ void sim_destroy(struct sim *s)
 		free(s->bins[i]);
 	free(s->bins);
 	free(s->neighbours);
+	free(s->matching);
+	sim_detours_fini(&s->detours);
 	free(s->freed[0]);
 	free(s->freed[1]);
 	free(s->ranks);
@@ -107,6 +125,11 @@ int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
 }
 
 void sim_get_stats(const struct sim *s, struct sim_stats *out) { *out = s->stats; }
+
+const struct sim_matching *sim_matching_of(const struct sim *s, uint32_t rank)
+{
+	return s->matching ? &s->matching[rank] : NULL;
+}
 
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank)
 {

@@ -30,6 +30,7 @@
  *   path.c    what determined the end           params.c  parameters, presets
  *   stuck.c   what cannot go on                 card.c    one-sided operations
  *   node.c    messages inside a node            atlahs.c  the model of ATLAHS
+ *   noise.c   OS noise
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -121,8 +122,25 @@ struct sim_interval {
 	uint64_t begin_ps, end_ps;
 };
 
+/*
+ * OS noise: a CPU that is occupied executes nothing of the operation in a detour, so it is occupied
+ * for longer. The trace is repeated from the end of its last detour on. Each rank begins somewhere
+ * in it, all its CPUs at the same place; is_cosched: all ranks; seed 0: at its beginning.
+ */
+struct sim_detour {
+	uint64_t begin_ps, ps;
+};
+struct sim_noise {
+	const struct sim_detour *detours; /* [count], in order; copied; count 0: no noise */
+	size_t count;
+	uint64_t seed;
+	bool is_cosched;
+};
+
 struct sim_config {
 	struct sim_params params;
+	struct sim_noise noise;
+	bool matching;               /* sim_matching_of() will be asked; not with SIM_ATLAHS */
 	uint32_t ranks;
 	enum sim_relation relation;
 	size_t path_bytes;           /* bytes for the critical path; 0: it is not kept */
@@ -137,7 +155,7 @@ struct sim_config {
 
 struct sim;
 
-/* Returns: 0; -EINVAL: no ranks; -ENOMEM. */
+/* Returns: 0; -EINVAL: no ranks, or noise that is not in order or leaves no time; -ENOMEM. */
 int sim_create(const struct sim_config *config, struct sim **out);
 void sim_destroy(struct sim *s);
 /*
@@ -160,11 +178,27 @@ struct sim_stats {
 	uint64_t unexpected;          /* unexpected messages */
 	/* most unexpected messages at one time at one rank */
 	uint32_t unexpected_most, unexpected_rank;
+	uint64_t unexpected_ps;       /* sum of the times until they were received */
 	uint64_t lost;                /* puts and gets that matched no entry */
+	uint64_t noise_ps;            /* time that OS noise added to operations, of all CPUs */
 };
 void sim_get_stats(const struct sim *s, struct sim_stats *out);
 /* Returns: when the rank's last operation ended. Context: after sim_run(). */
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
+
+/* A list as an MPI library without hashing would search it, from its beginning. */
+struct sim_matching_list {
+	uint64_t hits, misses;  /* searches that found something; that did not */
+	uint64_t compared;      /* elements compared, those that were found included */
+	uint32_t compared_most; /* in one search */
+	uint32_t length_most;
+};
+struct sim_matching {
+	struct sim_matching_list posted;     /* receives, searched for each message */
+	struct sim_matching_list unexpected; /* messages, searched for each receive */
+};
+/* Returns: counts of a rank; NULL: not asked for. Context: after sim_run(). */
+const struct sim_matching *sim_matching_of(const struct sim *s, uint32_t rank);
 
 /* ---- the critical path ------------------------------------------------------------------- */
 
@@ -192,6 +226,7 @@ struct sim_path_sum {
 	uint64_t latency_ps, overhead_ps, overhead_byte_ps; /* L; o; O */
 	uint64_t gap_ps, byte_ps;                           /* g; G */
 	uint64_t local_ps, other_ps; /* calc and local operations; idle time */
+	uint64_t noise_ps;
 	uint64_t before_ps;  /* time before the part that was kept */
 	uint64_t steps, messages;
 };

@@ -74,7 +74,9 @@ int sim_units_add(struct sim *s, uint32_t rank, const struct goal_block *b)
 
 	for (uint32_t i = 0; i < b->op_count && !rc; i++, op++) {
 		/* a receive occupies units of its sender in the model of ATLAHS */
-		bool arrives = goal_is_transfer(op) || goal_is_one_sided(op);
+		bool is_peers = op->type == GOAL_RECV ? s->config.params.model == SIM_ATLAHS
+						      : goal_is_transfer(op);
+		bool arrives = is_peers || goal_is_one_sided(op);
 
 		if (!(op->cpu | op->nic))
 			continue;
