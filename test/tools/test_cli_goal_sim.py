@@ -158,7 +158,7 @@ def test_presets_files_and_options_give_parameters_in_order(tmp_path):
     j = sim('ping-pong', '-n', '2', '--params', tmp_path / 'params', '-o', '3')
     assert j['parameters'] | {'from': ''} == {'from': '', 'L_ps': 7000, 'o_ps': 3000, 'g_ps': 1000000,
                                               'G_ns': '6',
-                                              'O_ns': '0', 'C_ns': '0', 'S_bytes': 1024}
+                                              'O_ns': '0', 'C_ns': '0', 'S_bytes': 1024, 'above': []}
 
 
 def test_a_wrong_line_of_parameters_is_told(tmp_path):
@@ -432,3 +432,23 @@ def test_matching_is_written_by_rank_and_summed(text, tmp_path):
     assert got['unexpected'] == 1 and got['unexpected_ps'] > 0
     r = goal('sim', path, '--matching', tmp_path / 'no' / 'table')
     assert r.returncode == 1 and 'cannot write' in r.stderr
+
+
+def test_longer_messages_have_parameters_of_their_own(tmp_path):
+    above = '--above', '4K o 100', '--above', '4K L 700', '--above', '1M G 1', '-o', '1500'
+    short = 'ping-pong', '-n', '2', '-s', '4K'
+    assert sim(*short, *above)['end_ps'] == sim(*short)['end_ps']
+    for size, like in ('5K', ('-o', '100', '-L', '700')), ('2M', ('-o', '100', '-L', '700', '-G', '1')):
+        got = sim('ping-pong', '-n', '2', '-s', size, *above, '--save', tmp_path / 'params')
+        assert got['end_ps'] == sim('ping-pong', '-n', '2', '-s', size, *like)['end_ps']
+        again = sim('ping-pong', '-n', '2', '-s', size, '--params', tmp_path / 'params')
+        assert again['end_ps'] == got['end_ps'] and again['parameters']['above'] == got['parameters']['above']
+    assert got['parameters']['above'] == [{'bytes': 4096, 'L_ps': 700000, 'o_ps': 100000},
+                                          {'bytes': 1048576, 'G_ns': '1'}]
+    assert 'above 4K bytes: L=700 o=100 ns\n' in goal('sim', 'ping-pong', '-n', '2', *above).stdout
+
+
+@pytest.mark.parametrize('value', ['4K o', '4K S 5', 'x o 5', '4K o -1', '4K o 1 1', '4K oo 1', ''])
+def test_wrong_classes_of_lengths_are_refused(value):
+    r = goal('sim', 'ping-pong', '-n', '2', '--above', value)
+    assert r.returncode == 2 and f"--above cannot be '{value}'" in r.stderr

@@ -431,7 +431,7 @@ UNIT_TEST(a_critical_path_explains_all_of_the_time)
 			CHECK_EQ(sum.latency_ps + sum.overhead_ps + sum.overhead_byte_ps +
 					 sum.gap_ps + sum.byte_ps + sum.local_ps,
 				 sum.total_ps);
-			CHECK_EQ(sum.latency_ps, sum.messages * p.latency_ps);
+			CHECK_EQ(sum.latency_ps, sum.messages * p.costs.latency_ps);
 			sim_destroy(s);
 		}
 }

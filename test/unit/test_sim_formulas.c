@@ -30,12 +30,12 @@ static bool next_costs(unsigned *i, struct costs *c)
 	c->p = sim_case_params(Ls[n % 3], os[n / 3 % 2], gs[n / 6 % 3], Gs[n / 18 % 3],
 			       Os[n / 54 % 3], thresholds[n / 648 % 2]);
 	c->s = sizes[n / 162 % 4];
-	bytes = sim_byte_cost(c->p.gap_byte, c->s);
-	overhead = sim_byte_cost(c->p.overhead_byte, c->s);
-	c->out = c->p.overhead_ps + overhead;
-	c->in = c->p.overhead_ps + most(overhead, bytes);
-	c->gap = c->p.gap_ps + bytes;
-	c->trip = c->p.overhead_ps + c->p.latency_ps + c->in;
+	bytes = sim_byte_cost(c->p.costs.gap_byte, c->s);
+	overhead = sim_byte_cost(c->p.costs.overhead_byte, c->s);
+	c->out = c->p.costs.overhead_ps + overhead;
+	c->in = c->p.costs.overhead_ps + most(overhead, bytes);
+	c->gap = c->p.costs.gap_ps + bytes;
+	c->trip = c->p.costs.overhead_ps + c->p.costs.latency_ps + c->in;
 	return true;
 }
 
@@ -48,7 +48,7 @@ UNIT_TEST(ping_pong_is_two_trips_a_round)
 		/* the CPU or NIC may still be busy when the reply arrives */
 		uint64_t period = most(most(2 * c.trip, c.gap), 2 * (c.out + c.in));
 
-		if (c.out <= c.p.overhead_ps + c.p.latency_ps)
+		if (c.out <= c.p.costs.overhead_ps + c.p.costs.latency_ps)
 			CHECK_EQ(sim_case_end_of("ping-pong", p, &c.p),
 				 4 * most(2 * c.trip, c.gap) + 2 * c.trip);
 		else
@@ -102,7 +102,8 @@ UNIT_TEST(dissemination_takes_a_trip_each_round)
 						.bytes = c.s,
 						.op = GOAL_MAX };
 			/* a message may find the CPU still sending */
-			uint64_t trip = most(c.p.overhead_ps + c.p.latency_ps, c.out) + c.in;
+			uint64_t flight = c.p.costs.overhead_ps + c.p.costs.latency_ps;
+			uint64_t trip = most(flight, c.out) + c.in;
 
 			CHECK_EQ(sim_case_end_of("dissemination-allreduce", p, &c.p),
 				 (rounds - 1) * most(trip, c.gap) + trip);
@@ -116,7 +117,8 @@ UNIT_TEST(ring_takes_a_trip_each_step)
 	for (unsigned i = 0; next_costs(&i, &c);)
 		for (uint32_t n = 2; n < 12; n += 3) {
 			struct gen_params p = { .ranks = n, .bytes = c.s };
-			uint64_t trip = most(c.p.overhead_ps + c.p.latency_ps, c.out) + c.in;
+			uint64_t flight = c.p.costs.overhead_ps + c.p.costs.latency_ps;
+			uint64_t trip = most(flight, c.out) + c.in;
 
 			CHECK_EQ(sim_case_end_of("ring-allgather", p, &c.p),
 				 (n - 2) * most(trip, c.gap) + trip);
@@ -149,7 +151,8 @@ UNIT_TEST(linear_gather_is_limited_by_the_roots_cpu_or_nic)
 		struct gen_params p = { .ranks = 30, .bytes = c.s };
 
 		CHECK_EQ(sim_case_end_of("linear-gather", p, &c.p),
-			 c.p.overhead_ps + c.p.latency_ps + 28 * most(c.in, c.gap) + c.in);
+			 c.p.costs.overhead_ps + c.p.costs.latency_ps +
+				 28 * most(c.in, c.gap) + c.in);
 	}
 }
 

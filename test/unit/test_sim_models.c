@@ -207,3 +207,31 @@ UNIT_TEST(atlahs_charges_the_cpu_that_the_receive_names)
 	CHECK_EQ(end_ns(1), 1700 + 2500 + 600 + 1000 + 1500 + 200);
 	sim_case_end(&one);
 }
+
+/* ---- classes of lengths ------------------------------------------------------------------ */
+
+/* Given in any order; what a class does not give is as of shorter messages. */
+UNIT_TEST(longer_messages_have_the_costs_of_their_class)
+{
+	struct sim_params p = sim_case_params(2500, 1500, 1000, 6, 2, 65535);
+
+	sim_class_add(&p, 1000)->costs.latency_ps = 700 * SIM_PS_PER_NS;
+	sim_class_add(&p, 100)->costs.overhead_ps = 100 * SIM_PS_PER_NS;
+	sim_class_add(&p, 1000)->costs.gap_byte = 3 << SIM_FRACTION_BITS;
+	p.classes[1].costs.gap_byte *= SIM_PS_PER_NS;
+	CHECK_EQ(p.class_count, 2);
+	run_message(&p, 100, 0);
+	CHECK_EQ(end_ns(1), 1500 + 2500 + 1500 + 6 * 99);
+	sim_case_end(&one);
+	run_message(&p, 101, 0);
+	CHECK_EQ(end_ns(0), 100 + 2 * 100);
+	CHECK_EQ(end_ns(1), 100 + 2500 + 100 + 6 * 100);
+	sim_case_end(&one);
+	run_message(&p, 1001, 0);
+	CHECK_EQ(end_ns(1), 100 + 700 + 100 + 3 * 1000);
+	sim_case_end(&one);
+	for (uint64_t bytes = 1; bytes <= SIM_CLASSES_MAX - 2; bytes++)
+		CHECK(sim_class_add(&p, bytes) != NULL);
+	CHECK(sim_class_add(&p, 50) == NULL);
+	CHECK(sim_class_add(&p, 1000) != NULL);
+}

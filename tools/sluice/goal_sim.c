@@ -24,6 +24,7 @@ static const char help_head[] =
 	"  -L NS  -o NS  -g NS       latency; overhead and gap of a message (2500 1500 1000)\n"
 	"  -G NS  -O NS  -C NS       of a byte: gap, overhead, local operations (6 0 0)\n"
 	"  -S SIZE                   longer messages wait for their receive (65535)\n"
+	"  --above 'SIZE NAME NS'    L, o, g, G or O of longer messages; up to 8 sizes\n"
 	"  --model MODEL             who pays for a message: loggopsim or atlahs\n"
 	"  --preset NAME             all these parameters:";
 static const char help_middle[] =
@@ -57,6 +58,7 @@ static const char help_tail[] =
 enum option {
 	PRESET = GOAL_PATTERN_OPTION_COUNT,
 	MODEL,
+	ABOVE,
 	L,
 	LITTLE_O,
 	G,
@@ -84,6 +86,7 @@ enum option {
 static const char *const names[] = { GOAL_PATTERN_OPTIONS,
 				     "--preset=",
 				     "--model=",
+				     "--above=",
 				     "-L=",
 				     "-o=",
 				     "-g=",
@@ -205,6 +208,8 @@ static int set_value(struct goal_sim_options *o, int option, const char *value)
 		return base_parse_bytes(value, &o->path_steps);
 	if (option == PATH_MEMORY)
 		return base_parse_bytes(value, &o->path_bytes);
+	if (option == ABOVE)
+		return goal_params_above(&o->params, value);
 	if (option == MODEL)
 		return set_model(&o->params, value);
 	if (option == NODE_RANKS)

@@ -102,6 +102,8 @@ int goal_measure(struct goal_sim *g, struct goal_measure *out);
 int goal_params_measure(struct goal_sim *g);
 /* L, o, g, G, O, C or S. 0 or -EINVAL. */
 int goal_params_set(struct sim_params *p, char name, const char *value);
+/* "4K o 800": of messages that are longer. 0 or -EINVAL. */
+int goal_params_above(struct sim_params *p, const char *value);
 /* Writes parameters, one a line: "L 2500", "node L 100". Returns: TOOL_DONE, or an exit code after
  * a message. */
 int goal_params_save(const char *path, const struct sim_params *p);

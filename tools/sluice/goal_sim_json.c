@@ -8,6 +8,22 @@
 
 #define TIMES_MAX 4096 /* ranks whose times are listed without --times */
 
+static void put_costs(struct text_json *j, const struct sim_costs *c)
+{
+	static const char *const ns_names[] = { "L_ps", "o_ps", "g_ps" };
+	static const char *const byte_names[] = { "G_ns", "O_ns" };
+	const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
+	const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
+	char number[32];
+
+	for (int i = 0; i < 3; i++)
+		if (ns[i] != SIM_AS_BELOW)
+			text_json_uint(j, ns_names[i], ns[i]);
+	for (int i = 0; i < 2; i++)
+		if (byte[i] != SIM_AS_BELOW)
+			text_json_string(j, byte_names[i], goal_sim_cost(byte[i], number));
+}
+
 static void put_params(struct text_json *j, const struct goal_sim *g)
 {
 	const struct sim_params *p = &g->o.params;
@@ -15,13 +31,17 @@ static void put_params(struct text_json *j, const struct goal_sim *g)
 
 	text_json_open(j, "parameters", '{');
 	text_json_string(j, "from", g->o.params_name);
-	text_json_uint(j, "L_ps", p->latency_ps);
-	text_json_uint(j, "o_ps", p->overhead_ps);
-	text_json_uint(j, "g_ps", p->gap_ps);
-	text_json_string(j, "G_ns", goal_sim_cost(p->gap_byte, number));
-	text_json_string(j, "O_ns", goal_sim_cost(p->overhead_byte, number));
+	put_costs(j, &p->costs);
 	text_json_string(j, "C_ns", goal_sim_cost(p->local_byte, number));
 	text_json_uint(j, "S_bytes", p->eager_bytes);
+	text_json_open(j, "above", '[');
+	for (uint32_t i = 0; i < p->class_count; i++) {
+		text_json_open(j, NULL, '{');
+		text_json_uint(j, "bytes", p->classes[i].above_bytes);
+		put_costs(j, &p->classes[i].costs);
+		text_json_close(j, '}');
+	}
+	text_json_close(j, ']');
 	text_json_close(j, '}');
 }
 

@@ -129,6 +129,22 @@ static void save_node(FILE *out, const struct sim_node *n)
 	}
 }
 
+static void save_costs(FILE *out, const char *before, const struct sim_costs *c)
+{
+	static const char ns_names[] = "Log", byte_names[] = "GO";
+	const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
+	const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
+	char number[32];
+
+	for (int i = 0; i < 3; i++)
+		if (ns[i] != SIM_AS_BELOW)
+			fprintf(out, "%s%c %s\n", before, ns_names[i], goal_sim_ns(ns[i], number));
+	for (int i = 0; i < 2; i++)
+		if (byte[i] != SIM_AS_BELOW)
+			fprintf(out, "%s%c %s\n", before, byte_names[i],
+				goal_sim_cost(byte[i], number));
+}
+
 int goal_params_save(const char *path, const struct sim_params *p)
 {
 	FILE *out = fopen(path, "we");
@@ -138,13 +154,16 @@ int goal_params_save(const char *path, const struct sim_params *p)
 	if (out) {
 		fprintf(out, "# LogGOPS parameters of `sluice goal sim`: nanoseconds, a byte where "
 			     "large, bytes\n");
-		fprintf(out, "L %s\n", goal_sim_ns(p->latency_ps, number));
-		fprintf(out, "o %s\n", goal_sim_ns(p->overhead_ps, number));
-		fprintf(out, "g %s\n", goal_sim_ns(p->gap_ps, number));
-		fprintf(out, "G %s\n", goal_sim_cost(p->gap_byte, number));
-		fprintf(out, "O %s\n", goal_sim_cost(p->overhead_byte, number));
+		save_costs(out, "", &p->costs);
 		fprintf(out, "C %s\n", goal_sim_cost(p->local_byte, number));
 		fprintf(out, "S %llu\n", (unsigned long long)p->eager_bytes);
+		for (uint32_t i = 0; i < p->class_count; i++) {
+			char above[48];
+
+			snprintf(above, sizeof above, "above %llu ",
+				 (unsigned long long)p->classes[i].above_bytes);
+			save_costs(out, above, &p->classes[i].costs);
+		}
 		save_node(out, &p->node);
 	}
 	failed = !out || ferror(out);
@@ -155,25 +174,64 @@ int goal_params_save(const char *path, const struct sim_params *p)
 	return failed ? TOOL_FAILED : TOOL_DONE;
 }
 
-int goal_params_set(struct sim_params *p, char name, const char *value)
+static int set_cost(struct sim_costs *c, char name, const char *value)
 {
 	switch (name) {
 	case 'L':
-		return sim_parse_ns(value, &p->latency_ps);
+		return sim_parse_ns(value, &c->latency_ps);
 	case 'o':
-		return sim_parse_ns(value, &p->overhead_ps);
+		return sim_parse_ns(value, &c->overhead_ps);
 	case 'g':
-		return sim_parse_ns(value, &p->gap_ps);
+		return sim_parse_ns(value, &c->gap_ps);
 	case 'G':
-		return sim_parse_byte_ns(value, &p->gap_byte);
+		return sim_parse_byte_ns(value, &c->gap_byte);
 	case 'O':
-		return sim_parse_byte_ns(value, &p->overhead_byte);
-	case 'C':
-		return sim_parse_byte_ns(value, &p->local_byte);
-	case 'S':
-		return base_parse_bytes(value, &p->eager_bytes);
+		return sim_parse_byte_ns(value, &c->overhead_byte);
 	}
 	return -EINVAL;
+}
+
+int goal_params_set(struct sim_params *p, char name, const char *value)
+{
+	if (name == 'C')
+		return sim_parse_byte_ns(value, &p->local_byte);
+	if (name == 'S')
+		return base_parse_bytes(value, &p->eager_bytes);
+	return set_cost(&p->costs, name, value);
+}
+
+/* Words: size, name and value. Returns: 0 or -EINVAL. */
+static int set_class(struct sim_params *p, char *const words[], int count)
+{
+	struct sim_class *class;
+	struct sim_costs costs;
+	uint64_t bytes;
+
+	if (count != 3 || base_parse_bytes(words[0], &bytes) || strlen(words[1]) != 1 ||
+	    set_cost(&costs, words[1][0], words[2]))
+		return -EINVAL;
+	class = sim_class_add(p, bytes);
+	return class ? set_cost(&class->costs, words[1][0], words[2]) : -EINVAL;
+}
+
+static int split(char *line, char *words[], int most)
+{
+	char *rest = line, *word;
+	int count = 0;
+
+	while (count < most && (word = strtok_r(rest, " \t\n", &rest)) != NULL)
+		words[count++] = word;
+	return count;
+}
+
+int goal_params_above(struct sim_params *p, const char *value)
+{
+	char line[128], *words[4];
+
+	if (strlen(value) >= sizeof line)
+		return -EINVAL;
+	memcpy(line, value, strlen(value) + 1);
+	return set_class(p, words, split(line, words, 4));
 }
 
 /* The words of a line behind "node". Returns: 0 or -EINVAL. */
@@ -208,11 +266,11 @@ static int set_node(struct sim_node *n, char *const words[], int count)
 
 static int set_line(struct sim_params *p, char *line)
 {
-	char *words[8], *rest = line, *word;
-	int count = 0;
+	char *words[8];
+	int count = split(line, words, 8);
 
-	while (count < 8 && (word = strtok_r(rest, " \t\n", &rest)) != NULL)
-		words[count++] = word;
+	if (count > 2 && !strcmp(words[0], "above"))
+		return set_class(p, words + 1, count - 1);
 	if (count > 2 && !strcmp(words[0], "node"))
 		return set_node(&p->node, words + 1, count - 1);
 	return count == 2 && strlen(words[0]) == 1 ? goal_params_set(p, words[0][0], words[1])
@@ -226,6 +284,7 @@ int goal_params_load(const char *path, struct sim_params *p)
 	int number = 0, ret = TOOL_DONE;
 
 	p->node.row_count = 0;
+	p->class_count = 0;
 	if (!in) {
 		tool_say("goal sim: cannot read %s: %s", path, strerror(errno));
 		return TOOL_FAILED;
@@ -240,7 +299,7 @@ int goal_params_load(const char *path, struct sim_params *p)
 		line[strcspn(line, "\n")] = '\0';
 		tool_say(
 			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a "
-			"number, or node ... as --save writes it",
+			"number, above SIZE and one of them, or node ... as --save writes it",
 			path, number, line);
 		ret = TOOL_FAILED;
 	}

@@ -53,6 +53,26 @@ uint64_t *goal_sim_sorted_ends(const struct goal_sim *g)
 	return ends;
 }
 
+static void print_classes(const struct sim_params *p)
+{
+	for (uint32_t i = 0; i < p->class_count; i++) {
+		const struct sim_costs *c = &p->classes[i].costs;
+		const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
+		const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
+		char number[32], bytes[32];
+
+		base_format_bytes(p->classes[i].above_bytes, bytes, sizeof bytes);
+		printf("above %s bytes:", bytes);
+		for (int k = 0; k < 3; k++)
+			if (ns[k] != SIM_AS_BELOW)
+				printf(" %c=%s", "Log"[k], goal_sim_ns(ns[k], number));
+		for (int k = 0; k < 2; k++)
+			if (byte[k] != SIM_AS_BELOW)
+				printf(" %c=%s", "GO"[k], goal_sim_cost(byte[k], number));
+		puts(" ns");
+	}
+}
+
 static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 {
 	const struct sim_params *p = &g->o.params;
@@ -63,10 +83,11 @@ static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 	       " bytes\n",
 	       g->config.ranks, s->ops, s->messages, s->message_bytes);
 	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n",
-	       goal_sim_ns(p->latency_ps, l), goal_sim_ns(p->overhead_ps, o),
-	       goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
-	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S,
+	       goal_sim_ns(p->costs.latency_ps, l), goal_sim_ns(p->costs.overhead_ps, o),
+	       goal_sim_ns(p->costs.gap_ps, gap), goal_sim_cost(p->costs.gap_byte, G),
+	       goal_sim_cost(p->costs.overhead_byte, O), goal_sim_cost(p->local_byte, C), S,
 	       p->node.ranks ? "between nodes" : g->o.params_name);
+	print_classes(p);
 	if (g->o.noise_path)
 		printf("OS noise of %s, %s, seed %" PRIu64 ": %s ns in all\n", g->o.noise_path,
 		       g->o.noise.is_cosched ? "coscheduled" : "each rank its own",

@@ -12,7 +12,7 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct sim_nic *nic,
 		       uint64_t nic_free, uint64_t now, uint64_t bytes)
 {
-	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *p = sim_costs_of(s, bytes);
 
 	nic->free_recv = later(nic_free, now) + p->gap_ps;
 	cpu->free = sim_occupy(s, rank, nic->free_recv,

@@ -248,9 +248,9 @@ int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct si
 
 int sim_card_send(struct sim *s, struct sim_event *e)
 {
-	const struct sim_params *p = &s->config.params;
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
 	struct sim_line line = sim_line_of(s, e->rank, SIM_SEND, op->cpu, op->nic);
 	int rc;
@@ -280,7 +280,7 @@ int sim_card_send(struct sim *s, struct sim_event *e)
 static int let_in(struct sim *s, struct sim_event *e, const struct sim_op *op, uint32_t rank,
 		  struct sim_nic *nic, const struct sim_entry *entry, bool was_overflow)
 {
-	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	uint64_t done = e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + CARD_PS;
 	struct sim_entry header = { .peer = e->rank,
 				    .tag = side_of(s, op)->tag,
@@ -300,8 +300,8 @@ static int let_in(struct sim *s, struct sim_event *e, const struct sim_op *op, u
 
 int sim_card_arrival(struct sim *s, struct sim_event *e)
 {
-	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	uint32_t rank = sim_peer(s, e->rank, op);
 	struct sim_line line = sim_line_of(s, rank, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
@@ -327,9 +327,9 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 
 int sim_card_answer(struct sim *s, struct sim_event *e)
 {
-	const struct sim_params *p = &s->config.params;
 	struct sim_rank *r = sim_rank_of(s, e->rank);
 	const struct sim_op *op = sim_op_of(s, r, e->op);
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
 	struct sim_line line = sim_line_of(s, e->rank, SIM_RECEIVE, op->cpu, op->nic);
 	uint64_t bytes_ps = sim_byte_cost(p->gap_byte, op->bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "private.h"
 
@@ -26,14 +27,54 @@ static uint64_t cost_of(double ns)
 void sim_params_from(struct sim_params *p, const struct sim_preset *preset)
 {
 	*p = (struct sim_params){
-		.latency_ps = ps_of(preset->latency_ns),
-		.overhead_ps = ps_of(preset->overhead_ns),
-		.gap_ps = ps_of(preset->gap_ns),
-		.gap_byte = cost_of(preset->gap_byte_ns),
-		.overhead_byte = cost_of(preset->overhead_byte_ns),
+		.costs = { .latency_ps = ps_of(preset->latency_ns),
+			   .overhead_ps = ps_of(preset->overhead_ns),
+			   .gap_ps = ps_of(preset->gap_ns),
+			   .gap_byte = cost_of(preset->gap_byte_ns),
+			   .overhead_byte = cost_of(preset->overhead_byte_ns) },
 		.local_byte = cost_of(preset->local_byte_ns),
 		.eager_bytes = preset->eager_bytes,
 	};
+}
+
+struct sim_class *sim_class_add(struct sim_params *p, uint64_t above_bytes)
+{
+	uint32_t at = 0;
+
+	while (at < p->class_count && p->classes[at].above_bytes < above_bytes)
+		at++;
+	if (at < p->class_count && p->classes[at].above_bytes == above_bytes)
+		return &p->classes[at];
+	if (p->class_count == SIM_CLASSES_MAX)
+		return NULL;
+	memmove(p->classes + at + 1, p->classes + at,
+		(p->class_count - at) * sizeof(p->classes[0]));
+	p->class_count++;
+	p->classes[at].above_bytes = above_bytes;
+	memset(&p->classes[at].costs, 0xff, sizeof(struct sim_costs)); /* SIM_AS_BELOW */
+	return &p->classes[at];
+}
+
+static void inherit(uint64_t *cost, uint64_t below)
+{
+	if (*cost == SIM_AS_BELOW)
+		*cost = below;
+}
+
+void sim_classes_fill(struct sim_params *p)
+{
+	const struct sim_costs *below = &p->costs;
+
+	for (uint32_t i = 0; i < p->class_count; i++) {
+		struct sim_costs *c = &p->classes[i].costs;
+
+		inherit(&c->latency_ps, below->latency_ps);
+		inherit(&c->overhead_ps, below->overhead_ps);
+		inherit(&c->gap_ps, below->gap_ps);
+		inherit(&c->gap_byte, below->gap_byte);
+		inherit(&c->overhead_byte, below->overhead_byte);
+		below = c;
+	}
 }
 
 static int parse(const char *text, double most, double *out)

@@ -88,8 +88,9 @@ static uint64_t noise_of(const struct sim *s, const struct sim_record *r, const 
 static void account(const struct sim *s, const struct sim_record *r, uint64_t until,
 		    enum sim_cause cause, struct sim_path_sum *sum)
 {
-	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
+	const struct sim_node *node = &s->config.params.node;
 	uint64_t remaining = until - r->begin;
 	bool is_node = r->kind != SIM_LOCAL && sim_is_node(s, r->rank, sim_peer(s, r->rank, op));
 
@@ -101,7 +102,7 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 	} else if (cause == SIM_NIC) {
 		sum->gap_ps += spend(&remaining, p->gap_ps);
 		sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
-	} else if (p->model == SIM_ATLAHS) {
+	} else if (s->config.params.model == SIM_ATLAHS) {
 		sum->overhead_ps += spend(&remaining, p->overhead_ps);
 		sum->overhead_byte_ps +=
 			spend(&remaining, sim_byte_cost(p->overhead_byte, op->bytes));
@@ -112,12 +113,12 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 			sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
 		}
 	} else if (is_node) {
-		uint64_t rest = sim_cost(s, r->kind, r->rank, op, r->others) - p->node.overhead_ps;
+		uint64_t rest = sim_cost(s, r->kind, r->rank, op, r->others) - node->overhead_ps;
 
-		sum->overhead_ps += spend(&remaining, p->node.overhead_ps);
+		sum->overhead_ps += spend(&remaining, node->overhead_ps);
 		sum->byte_ps += spend(&remaining, rest);
 		if (cause == SIM_WIRE)
-			sum->latency_ps += spend(&remaining, p->node.latency_ps);
+			sum->latency_ps += spend(&remaining, node->latency_ps);
 	} else {
 		uint64_t rest = sim_cost(s, r->kind, r->rank, op, 0) - p->overhead_ps;
 

@@ -421,6 +421,21 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 	return number;
 }
 
+/* ---- params.c ---------------------------------------------------------------------------- */
+
+/* Replaces SIM_AS_BELOW. */
+void sim_classes_fill(struct sim_params *p);
+/* Returns: the costs of a message of this length. */
+static inline const struct sim_costs *sim_costs_of(const struct sim *s, uint64_t bytes)
+{
+	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *costs = &p->costs;
+
+	for (uint32_t i = 0; i < p->class_count && bytes > p->classes[i].above_bytes; i++)
+		costs = &p->classes[i].costs;
+	return costs;
+}
+
 /* ---- run.c ------------------------------------------------------------------------------- */
 
 /* An operation ended or began at `ready`; sim_push_freed() makes events of those that may follow.

@@ -19,7 +19,7 @@ static uint64_t calc_cost(const struct sim_op *op)
 static uint64_t local_cost(const struct sim *s, const struct sim_op *op)
 {
 	if (sim_is_one_sided(op))
-		return s->config.params.overhead_ps;
+		return sim_costs_of(s, op->bytes)->overhead_ps;
 	if (op->type == GOAL_CALC)
 		return calc_cost(op);
 	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
@@ -33,7 +33,7 @@ static uint64_t local_cost(const struct sim *s, const struct sim_op *op)
 uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_op *op,
 		  uint16_t others)
 {
-	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	uint64_t cpu = sim_byte_cost(p->overhead_byte, op->bytes);
 
 	if (kind == SIM_LOCAL)
@@ -43,7 +43,7 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 					: sim_node_receive(s, op->bytes, others);
 	if (kind == SIM_SEND)
 		return p->overhead_ps + cpu;
-	if (p->model == SIM_ATLAHS)
+	if (s->config.params.model == SIM_ATLAHS)
 		return p->gap_ps + p->overhead_ps + cpu;
 	/* the receiver's CPU is occupied until the last byte has come */
 	return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
@@ -232,12 +232,12 @@ int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t
 static struct sim_event message_of(struct sim *s, const struct sim_event *e, uint64_t bytes,
 				   uint64_t cpu_end, uint32_t from, bool is_node)
 {
-	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *p = sim_costs_of(s, bytes);
 	struct sim_event message = *e;
 
 	if (is_node) /* it is complete in memory */
-		message.time = cpu_end + p->node.latency_ps;
-	else if (p->model == SIM_ATLAHS) /* its last byte arrives */
+		message.time = cpu_end + s->config.params.node.latency_ps;
+	else if (s->config.params.model == SIM_ATLAHS) /* its last byte arrives */
 		message.time = cpu_end + p->latency_ps + sim_byte_cost(p->gap_byte, bytes);
 	else
 		message.time = sim_busy_until(s, e->rank, e->time, p->overhead_ps) + p->latency_ps;
@@ -250,9 +250,8 @@ static struct sim_event message_of(struct sim *s, const struct sim_event *e, uin
 
 static int do_send(struct sim *s, struct sim_event *e)
 {
-	const struct sim_params *p = &s->config.params;
-	struct sim_rank *r = sim_rank_of(s, e->rank);
-	const struct sim_op *op = sim_op_of(s, r, e->op);
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	struct sim_cpu *cpu = sim_cpu_of(s, e->rank, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, e->rank, op->nic);
 	struct sim_line line = sim_line_of(s, e->rank, SIM_SEND, op->cpu, op->nic);
@@ -370,7 +369,7 @@ static int do_receive(struct sim *s, struct sim_event *e)
 static void occupy_receiver(struct sim *s, const struct sim_event *e, const struct sim_op *op,
 			 uint32_t rank, const struct sim_posted *posted)
 {
-	const struct sim_params *p = &s->config.params;
+	const struct sim_costs *p = sim_costs_of(s, op->bytes);
 	struct sim_cpu *cpu = sim_cpu_of(s, rank, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
 	bool is_node = sim_is_node(s, e->rank, rank);

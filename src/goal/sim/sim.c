@@ -55,6 +55,7 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	if (!s)
 		return -ENOMEM;
 	s->config = *config;
+	sim_classes_fill(&s->config.params);
 	sim_queue_init(&s->queue);
 	sim_shapes_init(&s->shapes);
 	sim_pool_init(&s->posted, sizeof(struct sim_posted));

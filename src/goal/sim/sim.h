@@ -77,10 +77,23 @@ struct sim_node {
 enum sim_model { SIM_LOGGOPSIM, SIM_ATLAHS };
 
 /* Times in picoseconds; costs of a byte in 2^-SIM_FRACTION_BITS picoseconds. */
+struct sim_costs {
+	uint64_t latency_ps, overhead_ps, gap_ps; /* L, o, g */
+	uint64_t gap_byte, overhead_byte;         /* G, O */
+};
+/* Costs of messages longer than above_bytes. */
+#define SIM_AS_BELOW UINT64_MAX /* as of shorter messages */
+#define SIM_CLASSES_MAX 8
+struct sim_class {
+	uint64_t above_bytes;
+	struct sim_costs costs;
+};
 struct sim_params {
-	uint64_t latency_ps, overhead_ps, gap_ps;        /* L, o, g */
-	uint64_t gap_byte, overhead_byte, local_byte;    /* G, O, C */
+	struct sim_costs costs;
+	uint64_t local_byte;  /* C */
 	uint64_t eager_bytes; /* S: length of the longest eager message */
+	struct sim_class classes[SIM_CLASSES_MAX]; /* [class_count], by above_bytes */
+	uint32_t class_count;
 	enum sim_model model;
 	struct sim_node node; /* not with SIM_ATLAHS */
 };
@@ -99,6 +112,8 @@ void sim_params_from(struct sim_params *p, const struct sim_preset *preset);
  * -EINVAL. */
 int sim_parse_ns(const char *text, uint64_t *out_ps);
 int sim_parse_byte_ns(const char *text, uint64_t *out_cost);
+/* Adds a class, or finds that of above_bytes. Returns: NULL: there are SIM_CLASSES_MAX. */
+struct sim_class *sim_class_add(struct sim_params *p, uint64_t above_bytes);
 /* Returns: the cost of `bytes`, without the first one, as in every formula of the model. */
 uint64_t sim_byte_cost(uint64_t cost, uint64_t bytes);
 
