@@ -500,3 +500,70 @@ def test_a_damaged_binary_file_of_loggopsim_is_told_in_one_line(change, says, tm
     done = goal('check', file)
     assert (done.returncode, done.stdout) == (1, '')
     assert says in done.stderr and done.stderr.count('\n') == 1
+
+
+# ---- merge -------------------------------------------------------------------------------------------------
+
+def ranks_of_jobs(text):
+    """[[rank of the machine of each rank of a job]], from the comments."""
+    jobs = []
+    for ranges in re.findall(r'^// .*: ranks ([\d,-]+)$', text, re.M):
+        ends = [[int(n) for n in part.split('-')] for part in ranges.split(',')]
+        jobs.append([r for end in ends for r in range(end[0], end[-1] + 1)])
+    return jobs
+
+
+def ends(path, *args):
+    r = goal('sim', path, '--json', '--times', '--path', '0', *args)
+    assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)['rank_end_ps']
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    paths = tmp_path / 'ring.goal', tmp_path / 'tree.goal', tmp_path / 'pong.goal'
+    for path, args in zip(paths, ('ring-allgather -n 5 -s 1K', 'binomial-bcast -n 8 -s 64K --root 3',
+                                 'ping-pong -n 2')):
+        assert goal('gen', *args.split(), '-o', path).returncode == 0
+    return paths
+
+
+@pytest.mark.parametrize('placement, ranks', [('packed', 15), ('cyclic', 15), ('random', 15), ('random', 40)])
+def test_merged_jobs_end_as_alone_wherever_they_are(jobs, tmp_path, placement, ranks):
+    out = tmp_path / 'all.goal'
+    r = goal('merge', *jobs, '--placement', placement, '--ranks', ranks, '-o', out)
+    assert r.returncode == 0 and r.stdout == r.stderr == ''
+    assert goal('check', '--strict', out).returncode == 0
+    places, both = ranks_of_jobs(out.read_text()), ends(out)
+    assert len(both) == ranks and len({r for job in places for r in job}) == 15
+    for path, place in zip(jobs, places):
+        assert [both[r] for r in place] == ends(path)
+    if placement == 'packed':
+        assert places == [list(range(5)), list(range(5, 13)), [13, 14]]
+    if placement == 'cyclic':
+        assert places == [[0, 3, 6, 8, 10], [1, 4, 7, 9, 11, 12, 13, 14], [2, 5]]
+    again = goal('merge', *jobs, '--placement', placement, '--ranks', ranks, '--seed', 1).stdout
+    assert again == out.read_text()
+    if placement == 'random':
+        assert goal('merge', *jobs, '--placement', 'random', '--ranks', ranks, '--seed', 2).stdout != again
+
+
+def test_any_source_and_one_sided_operations_keep_to_their_job(tmp_path):
+    one = tmp_path / 'one.goal'
+    one.write_text('num_ranks 2; rank 0 { recv 8b from any tag any } rank 1 { send 8b to 0 tag 4 }\n')
+    text = goal('merge', one, one, '--placement', 'cyclic').stdout
+    assert 'from -1 tag -1' in text and text.count('send 8b to 0') == 1 and text.count('send 8b to 1') == 1
+
+
+@pytest.mark.parametrize('args, code, says', [
+    ((), 2, 'goal merge: no FILE;'),
+    (('--placement', 'best'), 2, "--placement cannot be 'best'"),
+    (('--ranks', 'x'), 2, "--ranks cannot be 'x'"),
+    (('--seed', '-1'), 2, "--seed cannot be '-1'"),
+    (('--ranks', '3'), 1, 'goal merge: 15 ranks do not fit on 3'),
+    (('no-such.goal',), 1, 'no-such.goal'),
+    (('-o', '/dev/full'), 1, 'cannot write /dev/full: No space left'),
+])
+def test_wrong_merges_are_refused(jobs, args, code, says):
+    r = goal('merge', *(jobs if args else ()), *args)
+    assert r.returncode == code and says in r.stderr and r.stderr.count('\n') == 1

@@ -29,6 +29,7 @@ static const struct {
 	{ "compile", "FILE -o OUT", "compile to a program, which loads fast", goal_compile_main },
 	{ "draw", "FILE -o OUT", "draw as a picture", goal_draw_main },
 	{ "gen", "PATTERN", "write a usual collective, for any number of ranks", goal_gen_main },
+	{ "merge", "FILE...", "several programs on one machine, placed", goal_merge_main },
 	{ "run", "FILE", "run all ranks as processes of this machine", goal_run_main },
 	{ "sim", "FILE | PATTERN", "compute when each rank ends, on other machines",
 	  goal_sim_main },
@@ -47,8 +48,8 @@ static bool is_name(const char *arg, const char *name, size_t *out_bytes)
 
 static int unknown(const char *verb, const char *const *names, const char *arg)
 {
-	char word[64], bare[8][32];
-	const char *list[8], *nearest;
+	char word[64], bare[64][32];
+	const char *list[64], *nearest;
 	size_t count = 0;
 
 	for (; names[count] && count < BASE_ARRAY_LEN(list); count++) {

@@ -3,9 +3,10 @@
  * sluice goal: schedules in files. A file for each of its verbs:
  *
  *   goal.c         the verbs, what their command lines share
- *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: what is
- * wrong goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
+ *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: problems
+ *   goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
  *   goal_print.c   print and compile: between the two forms
+ *   goal_merge.c   several programs on one machine
  *   goal_gen.c     collectives by pattern; goal_pattern.c: their options
  *   goal_sim.c     the simulator; its parts: goal_sim.h
  *   goal_run.c     as processes; goal_reference.c: what they must leave in memory; goal_replay.c
@@ -26,6 +27,7 @@ int goal_check_main(int argc, char **argv);
 int goal_print_main(int argc, char **argv);
 int goal_compile_main(int argc, char **argv);
 int goal_gen_main(int argc, char **argv);
+int goal_merge_main(int argc, char **argv);
 int goal_sim_main(int argc, char **argv);
 int goal_draw_main(int argc, char **argv);
 int goal_run_main(int argc, char **argv);

@@ -225,7 +225,7 @@ static int set_option(struct goal_sim_options *o, int option, const char *value)
 	case PRESET:
 		return set_preset(o, value);
 	case PARAMS:
-		o->params_name = value;
+		o->params_name = o->node_name = value;
 		return goal_params_load(value, &o->params);
 	case TIMELINE_RANKS:
 		return set_ranks(o, value);

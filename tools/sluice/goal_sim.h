@@ -23,7 +23,7 @@ struct goal_sim_options {
 	struct goal_pattern pattern;
 	const char *file;       /* a file instead of a pattern */
 	struct sim_params params;
-	const char *params_name; /* where the parameters come from */
+	const char *params_name, *node_name; /* where the parameters come from */
 	const char *save;
 	bool measure, json, times;
 	const char *timeline;

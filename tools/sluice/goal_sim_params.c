@@ -99,7 +99,7 @@ int goal_params_measure(struct goal_sim *g)
 		return TOOL_FAILED;
 	}
 	use(&g->o.params.node, &m);
-	g->o.params_name = "measured";
+	g->o.params_name = g->o.node_name = "measured";
 	if (!g->o.json)
 		print_all(&m);
 	else if (is_all)

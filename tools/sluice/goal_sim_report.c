@@ -95,7 +95,7 @@ static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 	if (p->node.ranks)
 		printf("L=%s o=%s ns inside a node of up to %" PRIu32 " ranks (%s)\n",
 		       goal_sim_ns(p->node.latency_ps, l), goal_sim_ns(p->node.overhead_ps, o),
-		       p->node.ranks, g->o.params_name);
+		       p->node.ranks, g->o.node_name);
 	putchar('\n');
 }
 
