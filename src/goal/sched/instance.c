@@ -236,9 +236,13 @@ static int body_create(struct sched_inst *s)
 	s->ref = own_ref(s, s->body);
 	s->needs_clock = s->times;
 	for (uint32_t i = 0; i < h.op_count; i++) {
-		s->needs_clock |= inst_goal(s, i)->type == GOAL_STAMP;
-		if (inst_goal(s, i)->type == GOAL_SEND)
-			s->ops[i].send = n++;
+		const struct goal_op *op = inst_goal(s, i);
+
+		s->needs_clock |= op->type == GOAL_STAMP;
+		if (op->type != GOAL_SEND)
+			continue;
+		s->ops[i].send = n++;
+		s->sends_long |= job_fragments(op->bytes) > 1;
 	}
 	return 0;
 }

@@ -148,7 +148,7 @@ static void wait_for_job(struct sched_driver *d, struct sched_inst *s, uint32_t 
 	list_push(d, &d->st->waits_job, opref_of(s->slot, i), &s->ops[i]);
 }
 
-static uint32_t fragment_count(uint64_t bytes)
+uint32_t job_fragments(uint64_t bytes)
 {
 	struct xfer_plan p = { .hi = bytes };
 
@@ -161,7 +161,7 @@ void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, stru
 	const struct goal_op *op = inst_goal(s, i);
 	struct sched_work w = { .bytes = op->bytes,
 				.type = GOAL_RECV,
-				.units = fragment_count(op->bytes) };
+				.units = job_fragments(op->bytes) };
 
 	if (!has_free_job(d)) {
 		wait_for_job(d, s, i);
@@ -190,7 +190,7 @@ void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	if (op->type != GOAL_STAMP) {
 		end_of_space(s, op->src_mem, op->src_off, &w.src);
 		end_of_space(s, op->src2_mem, op->src2_off, &w.src2);
-		w.units = fragment_count(op->bytes);
+		w.units = job_fragments(op->bytes);
 	}
 	if (!op->bytes ||
 	    (op->bytes <= SCHED_EAGER_BYTES && op->type != GOAL_STAMP && work_is_here(d->g, &w))) {

@@ -272,6 +272,7 @@ struct sched_inst {
 	struct sched_channel *channel;
 	unsigned flags;
 	bool needs_clock;
+	bool sends_long;      /* some send is copied in several fragments */
 	bool finalized;       /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when `remaining` changed last */
 	uint32_t progress_remaining;
@@ -492,6 +493,8 @@ static inline uint64_t job_brief(uint64_t tag, const struct sched_work *w)
 	       (uint64_t)(uint16_t)w->src.rank << 2 | (uint64_t)(operands && w->dst.mapped) << 1 |
 	       (operands && w->src.mapped);
 }
+/* Returns: in how many fragments a job of this length is cut. */
+uint32_t job_fragments(uint64_t bytes);
 void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m);
 void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 bool job_reap(struct sched_driver *d);

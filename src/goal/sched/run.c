@@ -209,9 +209,13 @@ static bool poll_claimed(struct sched_inst *s, struct sched_driver *d, struct du
 			break;
 		if (duty->useful || n % WATCH_POLLS == WATCH_POLLS - 1)
 			progress |= attend(d->g, duty);
+		/* The owner and a peer copy together. Who sends nothing long does not look at once:
+		 * it would take the line away in which the peer is about to write. */
+		if (s->sends_long && n % WATCH_POLLS == WATCH_POLLS - 1 &&
+		    peer_has_jobs(d->g, n / WATCH_POLLS))
+			break;
 		if (n < FAST_POLLS && !duty->useful)
 			continue;
-		/* the owner and a peer copy together */
 		if (peer_has_jobs(d->g, n))
 			break;
 		state_wake_peers(d);
