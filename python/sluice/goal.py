@@ -30,7 +30,7 @@ from ._tool import SluiceError, sluice
 from .results import Run, Simulation
 
 __all__ = ['Builder', 'Label', 'Problem', 'Program', 'Rank', 'Run', 'Simulation', 'SluiceError', 'measure',
-           'pattern', 'patterns', 'trace']
+           'merge', 'pattern', 'patterns', 'trace']
 
 Path = Union[str, 'os.PathLike[str]']
 Size = Union[int, str]
@@ -146,13 +146,14 @@ class Builder:
 
 
 def _options(options: Mapping[str, object]) -> list[str]:
-    """Options of the command: name=True, name=value; None and False are left out."""
+    """Options of the command: name=True, name=value, name=[value, ...]; None and False are left out."""
     words = []
     for name, value in options.items():
         flag = f'-{name}' if len(name) == 1 else f'--{name.replace("_", "-")}'
         if value is None or value is False:
             continue
-        words += [flag] if value is True else [flag, str(value)]
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            words += [flag] if each is True else [flag, str(each)]
     return words
 
 
@@ -209,7 +210,8 @@ class Program:
 
     def simulate(self, *, timeline: bool | str = False, times: bool = True, **options: Any) -> Simulation:
         """Computes when each rank ends. options: those of `sluice goal sim`: preset='infiniband', L=2500,
-        o=..., g, G, O, S, C, params=FILE, model='atlahs', node_ranks=16, path=N ... timeline: keep what each
+        o=..., g, G, O, S, C, above=['4K o 800'], params=FILE, model='atlahs', node_ranks=16, noise=FILE,
+        path=N ... timeline: keep what each
         CPU does; a text 'A-B' names the ranks (64 without). Returns what was reached when the program
         deadlocks: look at Simulation.stuck."""
         words = [*self._words, '--json', *_options({'times': times, **options})]
@@ -255,6 +257,27 @@ def trace(folder: Path, *, use: Mapping[str, str] | None = None, ranks: int | No
     extrapolate to so many (sluice-trace(1))."""
     words = [word for kind, by in (use or {}).items() for word in ('--use', f'{kind}={by}')]
     return Program(sluice('trace', 'goal', *words, *_options({'ranks': ranks}), os.fspath(folder)))
+
+
+def merge(programs: Iterable[Program], *, placement: str = 'packed', ranks: int | None = None,
+          seed: int = 1) -> tuple[Program, list[list[int]]]:
+    """Several programs side by side on one machine, or one placed otherwise (sluice-goal(1), MERGE). Returns:
+    the program, and for each given one the ranks of the machine that its ranks became, to index
+    Simulation.end_ns with."""
+    with tempfile.TemporaryDirectory(prefix='sluice-goal-') as folder:
+        paths: list[str] = []
+        for program in programs:
+            paths.append(os.path.join(folder, f'{len(paths)}.goal'))
+            program.save(paths[-1])
+        text = sluice('goal', 'merge', *paths,
+                      *_options({'placement': placement, 'ranks': ranks, 'seed': seed}))
+    found = re.findall(r'^// .*: ranks ([\d,-]+)$', text, re.MULTILINE)
+    return Program(text), [[rank for part in ranges.split(',') for rank in _range(part)] for ranges in found]
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition('-')
+    return range(int(first), int(last or first) + 1)
 
 
 def measure(path: Path) -> dict[str, Any]:

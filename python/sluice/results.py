@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 PS_PER_NS = 1000.0
 COLORS = {'calc': '#9e9e9e', 'send': '#1f77b4', 'receive': '#2ca02c'}
 PARTS = {'L': 'latency', 'o': 'overhead', 'O': 'overhead of bytes', 'g': 'gaps', 'G': 'bytes',
-         'local': 'computing', 'waiting': 'waiting', 'before': 'not recorded'}
+         'local': 'computing', 'noise': 'noise', 'waiting': 'waiting', 'before': 'not recorded'}
 
 
 @dataclasses.dataclass(frozen=True)

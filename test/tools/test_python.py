@@ -104,6 +104,28 @@ def test_a_simulation_is_that_of_the_tool():
     assert [s.begin_ns for s in result.path] == sorted(s.begin_ns for s in result.path)
 
 
+def test_noise_and_classes_of_lengths_are_options(tmp_path):
+    noise = tmp_path / 'noise'
+    noise.write_text('1000 3000\n10000 0\n')
+    result = goal.pattern('dissemination-allreduce', 16).simulate(noise=noise, seed=3)
+    assert result.path_ns['noise'] > 0 and math.isclose(sum(result.path_ns.values()), result.total_ns)
+    above = ['4K o 100', '4K L 700']
+    slow, fast = (goal.pattern('ping-pong', 2, 5000).simulate(above=a).total_ns for a in ([], above))
+    assert slow - fast == 2 * (2 * 1400 + 1800)
+
+
+def test_merged_programs_are_found_again():
+    jobs = [goal.pattern('ring-allgather', 5, '1K'), goal.pattern('binomial-bcast', 8, '64K')]
+    for placement in 'packed', 'cyclic', 'random':
+        both, places = goal.merge(jobs, placement=placement, ranks=20, seed=4)
+        ends = both.simulate().end_ns
+        assert len(ends) == 20 and both.check(strict=True) == []
+        for job, place in zip(jobs, places):
+            assert ends[place].tolist() == job.simulate().end_ns.tolist()
+    with pytest.raises(goal.SluiceError, match='13 ranks do not fit on 3'):
+        goal.merge(jobs, ranks=3)
+
+
 def test_what_is_stuck_is_returned():
     result = goal.Program.open(EXAMPLES / 'deadlock.goal').simulate()
     assert not result.complete and result.stuck[0] == 'rank 0: get (line 4): recv 8b from 1 tag 0'
