@@ -82,14 +82,17 @@ struct sim_op {
 	uint32_t peer,
 		/* peer: relative; GOAL_ANY. tag of a one-sided operation: index of its sim_side */
 		tag;
-	/* adjacency: operations that require the end, then those that require the beginning */
+	/* adjacency: operations that require the end, then those that require the beginning; these
+	 * end where those of the next operation begin */
 	uint32_t next;
-	uint32_t next_count, inext_count;
+	uint32_t next_count;
 	uint32_t requires;
 	uint16_t cpu, nic;
-	uint8_t type, kind;  /* enum goal_type, enum sim_kind */
-	uint16_t reserved;
-};
+	uint8_t type, kind; /* enum goal_type, enum sim_kind */
+	bool has_inext;     /* some operation requires the beginning */
+	uint8_t reserved;
+} __attribute__((packed, aligned(4)));
+_Static_assert(sizeof(struct sim_op) == 36, "most of the memory of schedules that differ");
 
 /* Further fields of a one-sided operation. Schedules with one are not shared. */
 struct sim_side {

@@ -71,7 +71,7 @@ static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t ra
 		.bytes = op->bytes,
 		.next = next,
 		.next_count = op->next_count,
-		.inext_count = op->inext_count,
+		.has_inext = op->inext_count,
 		.requires = op->requires,
 		.cpu = op->cpu,
 		.nic = op->nic,
