@@ -559,6 +559,7 @@ def test_any_source_and_one_sided_operations_keep_to_their_job(tmp_path):
     ((), 2, 'goal merge: no FILE;'),
     (('--placement', 'best'), 2, "--placement cannot be 'best'"),
     (('--ranks', 'x'), 2, "--ranks cannot be 'x'"),
+    (('--ranks', '0'), 2, "--ranks cannot be '0'"),
     (('--seed', '-1'), 2, "--seed cannot be '-1'"),
     (('--ranks', '3'), 1, 'goal merge: 15 ranks do not fit on 3'),
     (('no-such.goal',), 1, 'no-such.goal'),

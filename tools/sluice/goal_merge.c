@@ -58,13 +58,15 @@ static int misuse(const char *what, const char *value)
 	return TOOL_MISUSE;
 }
 
-static int parse_number(const char *value, uint64_t most, uint64_t *out)
+static int parse_number(const char *value, uint64_t least, uint64_t most, uint64_t *out)
 {
 	char *end;
 
 	errno = 0;
 	*out = strtoull(value, &end, 10);
-	return errno || end == value || *end || *value == '-' || *out > most ? -EINVAL : 0;
+	return errno || end == value || *end || *value == '-' || *out < least || *out > most
+		       ? -EINVAL
+		       : 0;
 }
 
 static int set_placement(struct merge *m, const char *name)
@@ -86,9 +88,9 @@ static int set_option(struct merge *m, int option, const char *value)
 	else if (option == PLACEMENT)
 		rc = set_placement(m, value);
 	else if (option == SEED)
-		rc = parse_number(value, UINT64_MAX, &m->seed);
+		rc = parse_number(value, 0, UINT64_MAX, &m->seed);
 	else
-		rc = parse_number(value, GOAL_RANKS_MAX, &m->ranks);
+		rc = parse_number(value, 1, GOAL_RANKS_MAX, &m->ranks);
 	if (!rc)
 		return TOOL_DONE;
 	tool_say("goal merge: %.*s cannot be '%s'; see: sluice goal merge --help",
