@@ -568,3 +568,9 @@ def test_any_source_and_one_sided_operations_keep_to_their_job(tmp_path):
 def test_wrong_merges_are_refused(jobs, args, code, says):
     r = goal('merge', *(jobs if args else ()), *args)
     assert r.returncode == code and says in r.stderr and r.stderr.count('\n') == 1
+
+
+def test_more_than_64_files_are_refused(jobs):
+    r = goal('merge', *[jobs[2]] * 65)
+    assert r.returncode == 2 and 'goal merge: more than 64 files' in r.stderr
+    assert ranks_of_jobs(goal('merge', *[jobs[2]] * 64).stdout)[63] == [126, 127]

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -91,6 +93,25 @@ int goal_next_arg(const char *verb, const char *const *names, char **argv, int *
 		return GOAL_ARG_WRONG;
 	}
 	return unknown(verb, names, arg);
+}
+
+int goal_parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+	char *end;
+	unsigned long long n;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || n < least || n > most)
+		return -EINVAL;
+	*out = n;
+	return 0;
+}
+
+int goal_write_text(void *ctx, const char *text, size_t bytes)
+{
+	errno = EIO;
+	return fwrite(text, 1, bytes, ctx) == bytes ? 0 : -errno;
 }
 
 int goal_file_args(const char *verb, const char *help, char **argv, const char **file,

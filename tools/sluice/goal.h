@@ -52,10 +52,15 @@ int goal_loggopsim_write(const struct goal_program *p, FILE *out);
 enum { GOAL_ARG_END = -1, GOAL_ARG_WORD = -2, GOAL_ARG_WRONG = -3 };
 int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at,
 		  const char **value);
+/* Parses a decimal number from least to most. Returns: 0 or -EINVAL; then *out is unchanged. */
+int goal_parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 /* Parses the command line of a verb that takes one file, -o and --loggopsim; *out may be NULL.
  * Returns: an exit code, or -1: go on. */
 int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
 		   const char **out, bool *loggopsim);
+
+/* For text_print(): ctx is a FILE. */
+int goal_write_text(void *ctx, const char *text, size_t bytes);
 
 /* ---- files ------------------------------------------------------------------------------- */
 

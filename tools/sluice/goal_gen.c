@@ -41,25 +41,17 @@ static int print_list(void)
 	return TOOL_DONE;
 }
 
-static int write_to(void *ctx, const char *text, size_t bytes)
-{
-	FILE *out = ctx;
-
-	errno = EIO;
-	return fwrite(text, 1, bytes, out) == bytes ? 0 : -errno;
-}
-
 static int write_text(const struct goal_pattern *g, const char *path)
 {
 	FILE *out = path && strcmp(path, "-") ? fopen(path, "we") : stdout;
 	const struct goal_block *block;
 	struct goal_maker m = { NULL };
-	int ret = out ? text_print_head(g->params.ranks, write_to, out) : -errno;
+	int ret = out ? text_print_head(g->params.ranks, goal_write_text, out) : -errno;
 
 	for (uint32_t r = 0; r < g->params.ranks && !ret; r++) {
 		ret = goal_maker_block(&m, g, r, &block);
 		if (!ret)
-			ret = text_print(r, block, write_to, out);
+			ret = text_print(r, block, goal_write_text, out);
 	}
 	goal_maker_free(&m);
 	if (out && out != stdout && fclose(out) && !ret)

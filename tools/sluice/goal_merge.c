@@ -52,23 +52,6 @@ enum option { PLACEMENT, RANKS, SEED, OUT, HELP, H };
 static const char *const names[] = { "--placement=", "--ranks=", "--seed=", "-o=",
 				     "--help",	     "-h",	 NULL };
 
-static int misuse(const char *what, const char *value)
-{
-	tool_say("goal merge: %s '%s'; see: sluice goal merge --help", what, value);
-	return TOOL_MISUSE;
-}
-
-static int parse_number(const char *value, uint64_t least, uint64_t most, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(value, &end, 10);
-	return errno || end == value || *end || *value == '-' || *out < least || *out > most
-		       ? -EINVAL
-		       : 0;
-}
-
 static int set_placement(struct merge *m, const char *name)
 {
 	for (int i = 0; i < PLACEMENTS; i++)
@@ -88,9 +71,9 @@ static int set_option(struct merge *m, int option, const char *value)
 	else if (option == PLACEMENT)
 		rc = set_placement(m, value);
 	else if (option == SEED)
-		rc = parse_number(value, 0, UINT64_MAX, &m->seed);
+		rc = goal_parse_number(value, 0, UINT64_MAX, &m->seed);
 	else
-		rc = parse_number(value, 1, GOAL_RANKS_MAX, &m->ranks);
+		rc = goal_parse_number(value, 1, GOAL_RANKS_MAX, &m->ranks);
 	if (!rc)
 		return TOOL_DONE;
 	tool_say("goal merge: %.*s cannot be '%s'; see: sluice goal merge --help",
@@ -114,16 +97,14 @@ static int parse(struct merge *m, char **argv)
 		}
 		if (arg != GOAL_ARG_WORD)
 			ret = set_option(m, arg, value);
-		else if (m->count == JOBS_MAX)
-			ret = misuse("64 files at most, not also", value);
-		else
-			m->files[m->count++] = value;
+		else if (m->count++ < JOBS_MAX)
+			m->files[m->count - 1] = value;
 	}
-	if (!ret && !m->count) {
-		tool_say("goal merge: no FILE; see: sluice goal merge --help");
-		return TOOL_MISUSE;
-	}
-	return ret ? ret : -1;
+	if (ret || (m->count && m->count <= JOBS_MAX))
+		return ret ? ret : -1;
+	tool_say("goal merge: %s; see: sluice goal merge --help",
+		 m->count ? "more than 64 files" : "no FILE");
+	return TOOL_MISUSE;
 }
 
 /* ---- placement --------------------------------------------------------------------------- */
@@ -217,12 +198,6 @@ static int place_all(struct merge *m)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-static int write_to(void *ctx, const char *text, size_t bytes)
-{
-	errno = EIO;
-	return fwrite(text, 1, bytes, ctx) == bytes ? 0 : -errno;
-}
-
 /* "// a.goal: ranks 0-3,8": consecutive ranks as a range. */
 static void print_job(const struct merge *m, uint32_t job, FILE *out)
 {
@@ -265,7 +240,7 @@ static int print_rank(const struct merge *m, uint32_t at, FILE *out)
 		if (has_peer && ops[i].peer != GOAL_ANY)
 			ops[i].peer = m->to[o->job][ops[i].peer];
 	}
-	rc = text_print(at, copy, write_to, out);
+	rc = text_print(at, copy, goal_write_text, out);
 	free(copy);
 	return rc;
 }
@@ -279,7 +254,7 @@ static int print_all(const struct merge *m)
 	for (uint32_t job = 0; job < m->count && !rc; job++)
 		print_job(m, job, out);
 	if (!rc)
-		rc = text_print_head((uint32_t)m->ranks, write_to, out);
+		rc = text_print_head((uint32_t)m->ranks, goal_write_text, out);
 	for (uint32_t at = 0; at < m->ranks && !rc; at++)
 		rc = print_rank(m, at, out);
 	errno = 0;

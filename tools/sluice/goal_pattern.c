@@ -27,24 +27,11 @@ void goal_pattern_init(struct goal_pattern *g)
 	*g = (struct goal_pattern){ .params = { .bytes = 8, .op = GOAL_ADD, .dtype = GOAL_I8 } };
 }
 
-static int parse_number(const char *text, uint64_t most, uint64_t *out)
-{
-	char *end;
-	unsigned long long n;
-
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || n > most)
-		return -EINVAL;
-	*out = n;
-	return 0;
-}
-
 static int parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t *out)
 {
 	uint64_t n;
 
-	if (parse_number(text, most, &n) || n < least)
+	if (goal_parse_number(text, least, most, &n))
 		return -EINVAL;
 	*out = (uint32_t)n;
 	return 0;
@@ -118,7 +105,7 @@ static int parse_option(struct gen_params *p, int option, const char *value)
 	case ROUNDS:
 		return parse_u32(value, 1, UINT32_MAX / 8, &p->rounds);
 	case CALC:
-		return parse_number(value, INT64_MAX, &p->calc_ns);
+		return goal_parse_number(value, 0, INT64_MAX, &p->calc_ns);
 	}
 	return -EINVAL;
 }

@@ -44,20 +44,12 @@ static const char compile_help[] =
 	"Exit code: 0 done; 1 FILE is wrong, or a file cannot be read or written; 2\n"
 	"misuse. More: man sluice-goal\n";
 
-static int write_to(void *ctx, const char *text, size_t bytes)
-{
-	FILE *out = ctx;
-
-	errno = EIO;
-	return fwrite(text, 1, bytes, out) == bytes ? 0 : -errno;
-}
-
 static int print_all(const struct goal_program *p, FILE *out)
 {
-	int ret = text_print_head(p->ranks, write_to, out);
+	int ret = text_print_head(p->ranks, goal_write_text, out);
 
 	for (uint32_t r = 0; r < p->ranks && !ret; r++)
-		ret = text_print(r, goal_program_block(p, r), write_to, out);
+		ret = text_print(r, goal_program_block(p, r), goal_write_text, out);
 	return ret;
 }
 
@@ -131,7 +123,7 @@ static bool is_replaceable(const char *path)
 static int write_stream(const struct goal_program *p, const char *path)
 {
 	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int ret = out ? write_to(out, (const char *)p, p->bytes) : -errno;
+	int ret = out ? goal_write_text(out, (const char *)p, p->bytes) : -errno;
 
 	if (out && out != stdout && fclose(out) && !ret)
 		ret = -errno;

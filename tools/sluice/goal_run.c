@@ -245,10 +245,9 @@ static int run_as_rank(struct job *j, uint32_t rank)
 
 static int parse_number(const char *option, const char *value, uint32_t max, uint32_t *out)
 {
-	char *end;
-	unsigned long n = strtoul(value, &end, 10);
+	uint64_t n;
 
-	if (*end || end == value || n < 1 || n > max) {
+	if (goal_parse_number(value, 1, max, &n)) {
 		tool_say("goal run: %s takes a number from 1 to %u, not '%s'", option, max, value);
 		return TOOL_MISUSE;
 	}

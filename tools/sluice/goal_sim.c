@@ -183,24 +183,6 @@ static int set_model(struct sim_params *p, const char *name)
 	return 0;
 }
 
-static int parse_ranks(const char *value, uint32_t *out)
-{
-	char *end;
-	unsigned long n = strtoul(value, &end, 10);
-
-	*out = (uint32_t)n;
-	return end == value || *end || !n || n > NODE_RANKS_MAX ? -EINVAL : 0;
-}
-
-static int parse_seed(const char *value, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(value, &end, 10);
-	return errno || end == value || *end || *value == '-' ? -EINVAL : 0;
-}
-
 /* Checks options whose value may be wrong. Returns: 0 or -errno. */
 static int set_value(struct goal_sim_options *o, int option, const char *value)
 {
@@ -213,9 +195,9 @@ static int set_value(struct goal_sim_options *o, int option, const char *value)
 	if (option == MODEL)
 		return set_model(&o->params, value);
 	if (option == NODE_RANKS)
-		return parse_ranks(value, &o->node_ranks);
+		return goal_parse_number(value, 1, NODE_RANKS_MAX, &o->node_ranks);
 	if (option == SEED)
-		return parse_seed(value, &o->noise.seed);
+		return goal_parse_number(value, 0, UINT64_MAX, &o->noise.seed);
 	return goal_params_set(&o->params, names[option][1], value);
 }
 
@@ -451,7 +433,8 @@ static int check_together(struct goal_sim_options *o)
 			      "of a node",
 			      NULL);
 	if (o->params.node.row_count)
-		o->params.node.ranks = o->node_ranks ? o->node_ranks : NODE_RANKS_MAX;
+		o->params.node.ranks =
+			o->node_ranks ? (uint32_t)o->node_ranks : NODE_RANKS_MAX;
 	return TOOL_DONE;
 }
 

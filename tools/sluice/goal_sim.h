@@ -28,7 +28,7 @@ struct goal_sim_options {
 	bool measure, json, times;
 	const char *timeline;
 	uint32_t timeline_first, timeline_end;
-	uint32_t node_ranks;    /* of --node-ranks; 0: not given */
+	uint64_t node_ranks;    /* of --node-ranks; 0: not given */
 	uint64_t path_steps;    /* to print */
 	uint64_t path_bytes;
 	struct sim_noise noise;
