@@ -13,8 +13,6 @@ static int failed(const struct goal_sim *g, int error)
 {
 	if (error == -ECANCELED)
 		tool_say("goal sim: interrupted");
-	else if (error == -EINVAL && g->o.noise_path)
-		tool_say("goal sim: %s leaves no time between its detours", g->o.noise_path);
 	else
 		tool_say("goal sim: %s: %s", g->o.pattern.pattern->name, strerror(-error));
 	return TOOL_FAILED;
