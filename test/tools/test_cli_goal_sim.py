@@ -396,8 +396,17 @@ def test_noise_is_the_same_with_the_same_seed_and_worse_when_ranks_have_their_ow
     ('1 1e99\n', 'a line has two numbers'),
 ])
 def test_wrong_noise_is_refused_with_its_line(text, content, says):
-    r = goal('sim', 'ping-pong', '-n', '2', '--noise', text(content, 'noise'))
-    assert r.returncode == 1 and r.stderr.count('\n') == 1 and says in r.stderr and not r.stdout
+    program = text('num_ranks 1\nrank 0 { calc 5 }\n')
+    for source in ('ping-pong', '-n', '2'), (program,):
+        r = goal('sim', *source, '--noise', text(content, 'noise'))
+        assert r.returncode == 1 and r.stderr.count('\n') == 1 and says in r.stderr and not r.stdout
+
+
+def test_noise_may_have_long_comments_and_must_be_a_file(text, tmp_path):
+    path = text('# ' + 'x ' * 5000 + '\n\n1 2\n', 'noise')
+    assert sim('ping-pong', '-n', '2', '--noise', path)['noise_ps'] > 0
+    r = goal('sim', 'ping-pong', '-n', '2', '--noise', tmp_path)
+    assert r.returncode == 1 and 'Is a directory' in r.stderr
 
 
 @pytest.mark.parametrize('args, says', [
@@ -426,6 +435,8 @@ def test_matching_is_written_by_rank_and_summed(text, tmp_path):
                       'unexpected_hits': 1, 'unexpected_misses': 5, 'unexpected_compared': 1,
                       'unexpected_compared_most': 1, 'unexpected_most': 1}
     assert re.search(r'posted receives +2 +1 +4.5, at most 5 +5\n', r.stdout)
+    assert '\n\n\n' not in r.stdout
+    assert '\n\n\n' not in goal('sim', path, '--matching', out, '--path', '0').stdout
     got = json.loads(goal('sim', path, '--matching', out, '--json').stdout)
     assert got['matching']['unexpected'] == {'hits': 1, 'misses': 5, 'compared': 1, 'compared_most': 1,
                                              'most': 1}

@@ -74,6 +74,9 @@ void goal_sim_print_stuck(const struct goal_sim *g);
 /* "22000", "22000.5": nanoseconds. */
 const char *goal_sim_ns(uint64_t ps, char buf[32]);
 const char *goal_sim_cost(uint64_t cost, char buf[32]);
+#define GOAL_COST_NAMES "LogGO" /* of struct sim_costs.all */
+/* Returns: cost k as "22000"; NULL: it is as of shorter messages. */
+const char *goal_sim_cost_of(const struct sim_costs *c, int k, char buf[32]);
 
 /* Returns: sorted end times of all ranks, which the caller frees; NULL: no memory. */
 uint64_t *goal_sim_sorted_ends(const struct goal_sim *g);

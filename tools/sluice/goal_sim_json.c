@@ -10,18 +10,16 @@
 
 static void put_costs(struct text_json *j, const struct sim_costs *c)
 {
-	static const char *const ns_names[] = { "L_ps", "o_ps", "g_ps" };
-	static const char *const byte_names[] = { "G_ns", "O_ns" };
-	const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
-	const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
+	static const char *const names[] = { "L_ps", "o_ps", "g_ps", "G_ns", "O_ns" };
 	char number[32];
 
-	for (int i = 0; i < 3; i++)
-		if (ns[i] != SIM_AS_BELOW)
-			text_json_uint(j, ns_names[i], ns[i]);
-	for (int i = 0; i < 2; i++)
-		if (byte[i] != SIM_AS_BELOW)
-			text_json_string(j, byte_names[i], goal_sim_cost(byte[i], number));
+	for (int k = 0; k < SIM_COSTS; k++)
+		if (!goal_sim_cost_of(c, k, number))
+			continue;
+		else if (k < SIM_COSTS_NS)
+			text_json_uint(j, names[k], c->all[k]);
+		else
+			text_json_string(j, names[k], number);
 }
 
 static void put_params(struct text_json *j, const struct goal_sim *g)

@@ -131,18 +131,11 @@ static void save_node(FILE *out, const struct sim_node *n)
 
 static void save_costs(FILE *out, const char *before, const struct sim_costs *c)
 {
-	static const char ns_names[] = "Log", byte_names[] = "GO";
-	const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
-	const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
 	char number[32];
 
-	for (int i = 0; i < 3; i++)
-		if (ns[i] != SIM_AS_BELOW)
-			fprintf(out, "%s%c %s\n", before, ns_names[i], goal_sim_ns(ns[i], number));
-	for (int i = 0; i < 2; i++)
-		if (byte[i] != SIM_AS_BELOW)
-			fprintf(out, "%s%c %s\n", before, byte_names[i],
-				goal_sim_cost(byte[i], number));
+	for (int k = 0; k < SIM_COSTS; k++)
+		if (goal_sim_cost_of(c, k, number))
+			fprintf(out, "%s%c %s\n", before, GOAL_COST_NAMES[k], number);
 }
 
 int goal_params_save(const char *path, const struct sim_params *p)
@@ -176,19 +169,14 @@ int goal_params_save(const char *path, const struct sim_params *p)
 
 static int set_cost(struct sim_costs *c, char name, const char *value)
 {
-	switch (name) {
-	case 'L':
-		return sim_parse_ns(value, &c->latency_ps);
-	case 'o':
-		return sim_parse_ns(value, &c->overhead_ps);
-	case 'g':
-		return sim_parse_ns(value, &c->gap_ps);
-	case 'G':
-		return sim_parse_byte_ns(value, &c->gap_byte);
-	case 'O':
-		return sim_parse_byte_ns(value, &c->overhead_byte);
-	}
-	return -EINVAL;
+	int k = 0;
+
+	while (k < SIM_COSTS && GOAL_COST_NAMES[k] != name)
+		k++;
+	if (k == SIM_COSTS)
+		return -EINVAL;
+	return k < SIM_COSTS_NS ? sim_parse_ns(value, &c->all[k])
+				: sim_parse_byte_ns(value, &c->all[k]);
 }
 
 int goal_params_set(struct sim_params *p, char name, const char *value)

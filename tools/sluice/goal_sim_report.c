@@ -35,6 +35,13 @@ const char *goal_sim_cost(uint64_t cost, char buf[32])
 	return buf;
 }
 
+const char *goal_sim_cost_of(const struct sim_costs *c, int k, char buf[32])
+{
+	if (c->all[k] == SIM_AS_BELOW)
+		return NULL;
+	return k < SIM_COSTS_NS ? goal_sim_ns(c->all[k], buf) : goal_sim_cost(c->all[k], buf);
+}
+
 static int by_time(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
@@ -57,18 +64,13 @@ static void print_classes(const struct sim_params *p)
 {
 	for (uint32_t i = 0; i < p->class_count; i++) {
 		const struct sim_costs *c = &p->classes[i].costs;
-		const uint64_t ns[] = { c->latency_ps, c->overhead_ps, c->gap_ps };
-		const uint64_t byte[] = { c->gap_byte, c->overhead_byte };
 		char number[32], bytes[32];
 
 		base_format_bytes(p->classes[i].above_bytes, bytes, sizeof bytes);
 		printf("above %s bytes:", bytes);
-		for (int k = 0; k < 3; k++)
-			if (ns[k] != SIM_AS_BELOW)
-				printf(" %c=%s", "Log"[k], goal_sim_ns(ns[k], number));
-		for (int k = 0; k < 2; k++)
-			if (byte[k] != SIM_AS_BELOW)
-				printf(" %c=%s", "GO"[k], goal_sim_cost(byte[k], number));
+		for (int k = 0; k < SIM_COSTS; k++)
+			if (goal_sim_cost_of(c, k, number))
+				printf(" %c=%s", GOAL_COST_NAMES[k], number);
 		puts(" ns");
 	}
 }
@@ -276,12 +278,15 @@ static void print_list(struct text_table *t, const char *name, const struct sim_
 	text_table_row(t, name, cells[0], cells[1], cells[2], cells[3], NULL);
 }
 
-static void print_matching(const struct goal_sim *g, const struct sim_stats *s)
+/* has_path: lines of the path stand above. */
+static void print_matching(const struct goal_sim *g, const struct sim_stats *s, bool has_path)
 {
 	char ns[32];
 
+	if (has_path && (s->unexpected || g->o.matching))
+		putchar('\n');
 	if (s->unexpected)
-		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32
+		printf("%" PRIu64 " messages came before their receive, at most %" PRIu32
 		       " at a time, at rank %" PRIu32 "; they waited %s ns on average\n",
 		       s->unexpected, s->unexpected_most, s->unexpected_rank,
 		       goal_sim_ns(s->unexpected_ps / s->unexpected, ns));
@@ -289,7 +294,8 @@ static void print_matching(const struct goal_sim *g, const struct sim_stats *s)
 		struct sim_matching sum = goal_matching_sum(g);
 		struct text_table t = { NULL };
 
-		putchar('\n');
+		if (s->unexpected)
+			putchar('\n');
 		text_table_row(&t, "matching", "searches", "found", "compared", "longest list",
 			       NULL);
 		print_list(&t, "posted receives", &sum.posted);
@@ -299,19 +305,21 @@ static void print_matching(const struct goal_sim *g, const struct sim_stats *s)
 	}
 }
 
-static void print_path(const struct goal_sim *g)
+/* Returns: true when it printed something. */
+static bool print_path(const struct goal_sim *g)
 {
 	struct sim_path_sum sum;
 
 	sim_path(g->sim, NULL, NULL, &sum);
 	if (!g->o.path_steps || !sum.total_ps)
-		return;
+		return false;
 	if (!sum.steps) {
 		printf("critical path: not recorded; raise --path-memory\n");
-		return;
+		return true;
 	}
 	print_sum(&sum);
 	print_steps(g, &sum);
+	return true;
 }
 
 void goal_sim_report(const struct goal_sim *g)
@@ -325,8 +333,7 @@ void goal_sim_report(const struct goal_sim *g)
 		printf("%" PRIu64
 		       " puts and gets arrived without a matching entry and were lost\n\n",
 		       s.lost);
-	print_path(g);
-	print_matching(g, &s);
+	print_matching(g, &s, print_path(g));
 }
 
 /* ---- what is stuck ----------------------------------------------------------------------- */

@@ -55,12 +55,6 @@ struct sim_class *sim_class_add(struct sim_params *p, uint64_t above_bytes)
 	return &p->classes[at];
 }
 
-static void inherit(uint64_t *cost, uint64_t below)
-{
-	if (*cost == SIM_AS_BELOW)
-		*cost = below;
-}
-
 void sim_classes_fill(struct sim_params *p)
 {
 	const struct sim_costs *below = &p->costs;
@@ -68,11 +62,9 @@ void sim_classes_fill(struct sim_params *p)
 	for (uint32_t i = 0; i < p->class_count; i++) {
 		struct sim_costs *c = &p->classes[i].costs;
 
-		inherit(&c->latency_ps, below->latency_ps);
-		inherit(&c->overhead_ps, below->overhead_ps);
-		inherit(&c->gap_ps, below->gap_ps);
-		inherit(&c->gap_byte, below->gap_byte);
-		inherit(&c->overhead_byte, below->overhead_byte);
+		for (int k = 0; k < SIM_COSTS; k++)
+			if (c->all[k] == SIM_AS_BELOW)
+				c->all[k] = below->all[k];
 		below = c;
 	}
 }

@@ -77,9 +77,16 @@ struct sim_node {
 enum sim_model { SIM_LOGGOPSIM, SIM_ATLAHS };
 
 /* Times in picoseconds; costs of a byte in 2^-SIM_FRACTION_BITS picoseconds. */
+#define SIM_COSTS 5
+#define SIM_COSTS_NS 3 /* of these not of a byte */
 struct sim_costs {
-	uint64_t latency_ps, overhead_ps, gap_ps; /* L, o, g */
-	uint64_t gap_byte, overhead_byte;         /* G, O */
+	union {
+		struct {
+			uint64_t latency_ps, overhead_ps, gap_ps; /* L, o, g */
+			uint64_t gap_byte, overhead_byte;         /* G, O */
+		};
+		uint64_t all[SIM_COSTS];
+	};
 };
 /* Costs of messages longer than above_bytes. */
 #define SIM_AS_BELOW UINT64_MAX /* as of shorter messages */
