@@ -208,6 +208,25 @@ UNIT_TEST(atlahs_charges_the_cpu_that_the_receive_names)
 	sim_case_end(&one);
 }
 
+/* The receive came second, so the sender's CPU of its number is occupied until the end, too. */
+UNIT_TEST(atlahs_occupies_the_receives_cpu_at_the_sender)
+{
+	struct sim_params p = atlahs_params(100);
+	uint32_t recv;
+
+	sim_case_begin(&one, 2, &p);
+	send_to(1, 101);
+	sim_case_rank(&one, 0);
+	recv = recv_from(0, 101);
+	one.ops[recv].cpu = 1;
+	goal_requires(&one.build, recv, sim_case_calc(&one, 50000, 0));
+	sim_case_rank(&one, 1);
+	CHECK_EQ(sim_run(one.sim), 0);
+	CHECK_EQ(end_ns(1), 50000 + 2700);
+	CHECK_EQ(end_ns(0), end_ns(1));
+	sim_case_end(&one);
+}
+
 /* ---- classes of lengths ------------------------------------------------------------------ */
 
 /* Given in any order; what a class does not give is as of shorter messages. */
