@@ -68,14 +68,10 @@ static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready,
 	return 0;
 }
 
-static uint32_t inext_count(const struct sim *s, const struct sim_shape *shape,
-			    const struct sim_op *op)
+/* Only later operations require the beginning of one (verify.c), so there is a next one. */
+static uint32_t inext_count(const struct sim_op *op)
 {
-	bool is_last = op + 1 == s->shapes.ops + shape->first_op + shape->op_count;
-
-	if (!op->has_inext)
-		return 0;
-	return (is_last ? shape->edge_count : op[1].next) - op->next - op->next_count;
+	return op->has_inext ? op[1].next - op->next - op->next_count : 0;
 }
 
 /* side: 0 for the rank itself, 1 for the sender of a rendezvous. */
@@ -85,7 +81,7 @@ int sim_release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op
 	const struct sim_shape *shape = sim_shape_at(s, sim_rank_of(s, rank));
 	const uint32_t *next =
 		s->shapes.edges + shape->first_edge + op->next + (ended ? 0 : op->next_count);
-	uint32_t count = ended ? op->next_count : inext_count(s, shape, op);
+	uint32_t count = ended ? op->next_count : inext_count(op);
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sim_op *to = s->shapes.ops + shape->first_op + next[i];
