@@ -82,6 +82,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_switch { BASE_SWITCH_KERNEL, BASE_SWITCH_USER };
 enum base_wait { BASE_WAIT_AUTO, BASE_WAIT_SPIN, BASE_WAIT_POLITE };
 enum base_sums { BASE_SUMS_FIXED, BASE_SUMS_HOST, BASE_SUMS_ANY };
 enum base_admit { BASE_ADMIT_AUTO, BASE_ADMIT_ON, BASE_ADMIT_OFF };
@@ -152,6 +153,7 @@ struct base_options {
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
 	int64_t endpoints;              /* SLUICE_ENDPOINTS: ranks an address space; 0 = off */
+	int64_t endpoints_switch;       /* SLUICE_ENDPOINTS_SWITCH: enum base_switch */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
@@ -257,6 +259,8 @@ int base_job_local_size(void);
  * not. */
 bool base_job_preset(const char *name, const char *value);
 void base_job_unset(const char *name);
+/* Removes a variable. Returns: its value, for free(), or NULL. */
+char *base_job_take(const char *name);
 /* Returns: the number of programs that the launcher started together, or -1; *out_name: the
  * variable that says so, or NULL. */
 int base_job_size(const char **out_name);
@@ -327,6 +331,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(HIER_COMMS, "hier_comms", "communicators over several nodes that Sluice serves")         \
 	X(HIER_ADMITTED, "hier_admitted", "collectives over several nodes that Sluice executed")   \
 	X(BYTES_HIER, "bytes_hier", "bytes this rank sent to other nodes by the host MPI")         \
+	X(SWITCHES, "switches", "times this rank gave its processor to another rank")                 \
+	X(TRIPS, "trips", "system calls and faults for which this rank left its worker")               \
 	X(SLEEPS, "sleeps", "times this rank slept while it waited")                               \
 	X(WAKES, "wakes", "times this rank woke a peer")                                           \
 	X(CPU_US, "cpu_us", "CPU time of this rank and its threads, in microseconds")

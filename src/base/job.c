@@ -96,6 +96,16 @@ bool base_job_preset(const char *name, const char *value)
 
 void base_job_unset(const char *name) { unsetenv(name); }
 
+char *base_job_take(const char *name)
+{
+	const char *value = getenv(name);
+	char *copy = value ? strdup(value) : NULL;
+
+	if (copy)
+		unsetenv(name);
+	return copy;
+}
+
 int base_job_node_rank(void)
 {
 	static const char *const names[] = {

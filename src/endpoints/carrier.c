@@ -28,7 +28,10 @@ struct carrier {
 	int listener; /* -1: as many ranks as asked for have come */
 	int signals;  /* signalfd of SIGCHLD */
 	int ranks, joined;
-	struct rank rank[ENDPOINTS_RANKS_MAX];
+	bool switches;                  /* asked for */
+	struct switch_group *scheduler; /* NULL: none */
+	char no_switch[ENDPOINTS_REASON_BYTES];
+	struct rank rank[ENDPOINT_RANKS_MAX];
 };
 
 static void reply(int socket, enum reply_kind kind, int value, const char *reason)
@@ -51,8 +54,25 @@ static bool is_own_user(int socket)
 	return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == getuid();
 }
 
+/* Returns: NULL where the rank does not switch, with the reason in c->no_switch. */
+static struct switch_rank *add_to_scheduler(struct carrier *c, const struct endpoints_state *state)
+{
+	c->no_switch[0] = '\0';
+	if (!c->switches)
+		return NULL;
+	if (!c->scheduler)
+		c->scheduler = switch_start(state->cpus, state->cpu_bytes, c->no_switch,
+					    sizeof c->no_switch);
+	if (c->scheduler && switch_has_cpus(c->scheduler, state->cpus, state->cpu_bytes))
+		return switch_add(c->scheduler);
+	if (c->scheduler)
+		snprintf(c->no_switch, sizeof c->no_switch,
+			 "this rank does not switch: its CPUs are not those of its group");
+	return NULL;
+}
+
 /* Returns: the image's process ID, or -errno with a reason. */
-static int start_image(int socket, char *reason, size_t cap)
+static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 {
 	struct timeval limit = { .tv_sec = RECEIVE_S };
 	struct image_start *start;
@@ -65,10 +85,14 @@ static int start_image(int socket, char *reason, size_t cap)
 		snprintf(reason, cap, "the carrier did not receive it: %s", strerror(-pid));
 		return pid;
 	}
+	start->rank = add_to_scheduler(c, &start->state);
 	pid = image_create(start, &job, reason, cap);
 	if (pid > 0) {
 		struct endpoints_reply r = { .kind = REPLY_STARTED, .value = pid };
-		int rc = message_send(socket, &r, sizeof r);
+		int rc;
+
+		snprintf(r.reason, sizeof r.reason, "%s", c->no_switch);
+		rc = message_send(socket, &r, sizeof r);
 
 		/* a shell without this reply runs the program itself */
 		if (rc) {
@@ -76,6 +100,8 @@ static int start_image(int socket, char *reason, size_t cap)
 			waitpid(pid, NULL, 0);
 			pid = rc;
 		} else {
+			if (start->rank)
+				switch_set_pid(start->rank, pid);
 			image_release(job);
 		}
 	}
@@ -94,7 +120,7 @@ static void accept_shell(struct carrier *c)
 		close(socket);
 		return;
 	}
-	pid = start_image(socket, reason, sizeof reason);
+	pid = start_image(c, socket, reason, sizeof reason);
 	if (pid < 0) {
 		reply(socket, REPLY_REFUSED, 0, reason);
 		close(socket);
@@ -109,23 +135,37 @@ static void accept_shell(struct carrier *c)
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
+static void report_end(struct rank *r, int status)
+{
+	r->pid = 0;
+	if (r->socket < 0)
+		return;
+	reply(r->socket, REPLY_ENDED, status, NULL);
+	close(r->socket);
+	r->socket = -1;
+}
+
+/* The ranks on a worker that was killed cannot go on, nor those that wait for them. */
+static void end_all(struct carrier *c)
+{
+	for (int i = 0; i < c->joined; i++)
+		if (c->rank[i].pid)
+			kill(c->rank[i].pid, SIGKILL);
+}
+
 static void reap(struct carrier *c)
 {
 	int status, pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		for (int i = 0; i < c->joined; i++) {
-			struct rank *r = &c->rank[i];
-
-			if (r->pid != pid)
-				continue;
-			r->pid = 0;
-			if (r->socket < 0)
-				continue;
-			reply(r->socket, REPLY_ENDED, status, NULL);
-			close(r->socket);
-			r->socket = -1;
-		}
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (c->scheduler)
+			switch_remove(c->scheduler, pid);
+		for (int i = 0; i < c->joined; i++)
+			if (c->rank[i].pid == pid)
+				report_end(&c->rank[i], status);
+		if (c->scheduler && switch_lost_worker(c->scheduler, pid))
+			end_all(c);
+	}
 }
 
 /* A shell sends nothing after its start: input is the end of its process. */
@@ -149,18 +189,26 @@ static int live_ranks(const struct carrier *c)
 /* Returns: false when nothing happens for too long before the first rank has come. */
 static bool serve_once(struct carrier *c)
 {
-	struct pollfd poll_fds[ENDPOINTS_RANKS_MAX + 2] = {
-		{ .fd = c->signals, .events = POLLIN }, { .fd = c->listener, .events = POLLIN } };
+	struct pollfd poll_fds[ENDPOINT_RANKS_MAX + 3] = {
+		{ .fd = c->signals, .events = POLLIN }, { .fd = c->listener, .events = POLLIN },
+		{ .fd = c->scheduler ? switch_wakes_fd(c->scheduler) : -1, .events = POLLIN } };
+	bool runs = c->scheduler && !switch_is_idle(c->scheduler);
+	uint64_t wakes;
 	struct signalfd_siginfo info;
 	int n;
 
 	for (int i = 0; i < c->joined; i++)
-		poll_fds[i + 2] = (struct pollfd){ .fd = c->rank[i].socket, .events = POLLIN };
-	n = poll(poll_fds, (nfds_t)c->joined + 2, c->joined ? -1 : FIRST_WAIT_MS);
+		poll_fds[i + 3] = (struct pollfd){ .fd = c->rank[i].socket, .events = POLLIN };
+	n = poll(poll_fds, (nfds_t)c->joined + 3,
+		 runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS);
+	if (poll_fds[2].revents && read(poll_fds[2].fd, &wakes, sizeof wakes) < 0)
+		poll_fds[2].fd = -1;
+	if (runs)
+		switch_monitor(c->scheduler);
 	if (n <= 0)
 		return n < 0 || c->joined;
 	for (int i = 0, joined = c->joined; i < joined; i++)
-		if (poll_fds[i + 2].revents && c->rank[i].socket >= 0)
+		if (poll_fds[i + 3].revents && c->rank[i].socket >= 0)
 			end_rank(&c->rank[i]);
 	if (poll_fds[1].revents)
 		accept_shell(c);
@@ -203,12 +251,14 @@ static int set_up(struct carrier *c)
 	return image_fence_break();
 }
 
-void carrier_main(int listener, int ranks)
+void carrier_main(int listener, const struct endpoints_program *program)
 {
 	static struct carrier c;
 
 	c = (struct carrier){ .listener = listener,
-			      .ranks = (int)base_min_u64((uint64_t)ranks, ENDPOINTS_RANKS_MAX) };
+			      .ranks = (int)base_min_u64((uint64_t)program->ranks,
+							 ENDPOINT_RANKS_MAX),
+			      .switches = program->switches };
 	if (set_up(&c))
 		_exit(1);
 	while ((!c.joined || live_ranks(&c)) && serve_once(&c))

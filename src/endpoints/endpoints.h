@@ -14,6 +14,7 @@
  *   child.c    ... and put into force by the new process, without a C library
  *   message.c  the messages between both
  *   carrier.c  accepts shells, starts images, reports how they end
+ *   switch.c   ranks that take turns on one kernel thread, if asked for (switch.h)
  *   image.c    maps ld.so, builds the stack that execve() would build, clones
  *
  * An image is a process of its own that shares the memory of its siblings and nothing else: process
@@ -39,6 +40,7 @@ struct endpoints_program {
 	char *const *envp;
 	int ranks;         /* that share an address space at most */
 	int node_rank;     /* number of this rank on its node */
+	bool switches;     /* ranks give each other the processor: switch.h */
 };
 
 /* Could ranks that run the program at `path` under this process's limits share an address space?

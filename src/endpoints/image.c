@@ -258,7 +258,8 @@ static uint64_t put_text(struct writer *w, const char *text)
 
 static void put_word(struct writer *w, uint64_t word) { w->words[w->count++] = word; }
 
-static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name)
+static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name,
+		    struct switch_rank *rank)
 {
 	Elf64_auxv_t auxv[AUXV_MAX] = { 0 };
 	int fd = open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
@@ -271,6 +272,8 @@ static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name)
 	w->text = (char *)base_round_down((uint64_t)(w->text - SEED_BYTES), 16);
 	if (getrandom(w->text, SEED_BYTES, 0) != SEED_BYTES)
 		return -errno;
+	if (rank)
+		switch_endpoint(rank)->random_at = (uint64_t)w->text;
 	for (const Elf64_auxv_t *a = auxv;; a++) {
 		uint64_t value = a->a_un.a_val;
 
@@ -308,14 +311,21 @@ static int fill_stack(const struct image_start *start, const struct loaded *so, 
 	put_word(w, 0);
 	for (uint32_t i = 0; i < start->envc; i++)
 		put_word(w, put_text(w, start->envp[i]));
+	if (start->rank) {
+		char text[64];
+
+		snprintf(text, sizeof text, ENDPOINT_VARIABLE "=%llx",
+			 (unsigned long long)(uintptr_t)switch_endpoint(start->rank));
+		put_word(w, put_text(w, text));
+	}
 	put_word(w, 0);
-	return put_auxv(w, so, name);
+	return put_auxv(w, so, name, start->rank);
 }
 
 static int build_stack(const struct image_start *start, const struct loaded *so, struct stack *out)
 {
 	size_t words = start->argc + start->envc + 2 * AUXV_MAX + 16;
-	uint64_t text = start->text_bytes + strlen(start->file.interp) + words * 8 + PAGE;
+	uint64_t text = start->text_bytes + 64 + strlen(start->file.interp) + words * 8 + PAGE;
 	struct writer w = { .words = calloc(words, sizeof(uint64_t)) };
 	int rc;
 

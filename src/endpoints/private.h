@@ -11,10 +11,10 @@
 
 #include "base/base.h"
 #include "endpoints/endpoints.h"
+#include "endpoints/switch.h"
 
 enum {
 	ENDPOINTS_VERSION = 1,
-	ENDPOINTS_RANKS_MAX = 64,
 	ENDPOINTS_FDS_MAX = 1000,
 	ENDPOINTS_CPU_WORDS = 64,   /* 4096 CPUs */
 	ENDPOINTS_NODE_WORDS = 16,  /* 1024 NUMA nodes */
@@ -59,6 +59,7 @@ struct image_start {
 	uint64_t text_bytes;       /* of argv, envp and path */
 	int received[ENDPOINTS_FDS_MAX]; /* here, in the order of state.fds */
 	int cwd;
+	struct switch_rank *rank; /* of the scheduler, or NULL */
 };
 
 struct child_job;
@@ -112,7 +113,7 @@ int message_receive(int socket, void *data, size_t bytes);
 /* ---- the carrier: carrier.c ---------------------------------------------------------------- */
 
 /* Serves until every image has ended. */
-_Noreturn void carrier_main(int listener, int ranks);
+_Noreturn void carrier_main(int listener, const struct endpoints_program *program);
 
 /* close_range(), or one by one where the kernel has no such call. */
 void endpoints_close_range(unsigned first, unsigned last);

@@ -79,12 +79,12 @@ static int start_carrier(const struct endpoints_program *p, const struct sockadd
 
 	if (listener < 0)
 		return -errno;
-	if (bind(listener, (const void *)sa, len) || listen(listener, ENDPOINTS_RANKS_MAX)) {
+	if (bind(listener, (const void *)sa, len) || listen(listener, ENDPOINT_RANKS_MAX)) {
 		rc = -errno;
 	} else {
 		pid = fork();
 		if (!pid)
-			carrier_main(listener, p->ranks);
+			carrier_main(listener, p);
 		rc = pid < 0 ? -errno : 0;
 	}
 	close(listener);
@@ -225,6 +225,8 @@ static int start_rank(const struct endpoints_program *p, const struct image_file
 	if (!rc || rc == -EPIPE || rc == -ECONNRESET)
 		rc = message_receive(socket, &reply, sizeof reply);
 	if (!rc && reply.kind == REPLY_STARTED) {
+		if (reply.reason[0])
+			base_log(BASE_LOG_INFO, "endpoints", "%s", reply.reason);
 		close_inherited(&socket, &signals);
 		be_shell(socket, signals, reply.value);
 	}

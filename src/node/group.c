@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "node/private.h"
+#include "os/endpoint.h"
 
 #define SPIN_NS 50000u /* of a wait that is not polite */
 #define YIELD_NS 1000000000u /* from then on it costs less than the host MPI's own spinning */
@@ -101,13 +102,14 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	g->oversubscribed = os_cpumask_count(&cpus) < g->size;
 	is_polite = base_opt.wait == BASE_WAIT_AUTO ? g->oversubscribed
 						    : base_opt.wait == BASE_WAIT_POLITE;
+	is_polite |= endpoint_self != NULL;
 	g->spin_ns = is_polite ? 0 : SPIN_NS;
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
 	g->yield_ns = is_polite ? YIELD_SHARED_NS : YIELD_NS;
 	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
 	 * yield has no rank to yield to. */
-	if ((is_polite && !is_one_session(all, g->size)) || base_fault("nap"))
+	if ((is_polite && !endpoint_self && !is_one_session(all, g->size)) || base_fault("nap"))
 		g->yield_ns = 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "preload/next.h"
 #include "wait/wait.h"
 
@@ -58,9 +59,13 @@ static bool is_idle_round(const void *caller)
 	return wait_mode() != WAIT_SPIN && is_host_call(caller) && wait_round();
 }
 
+__attribute__((constructor)) static void find_endpoint(void) { endpoint_find(); }
+
 EXPORT int sched_yield(void)
 {
-	return is_idle_round(__builtin_return_address(0)) ? 0 : NEXT(sched_yield)();
+	if (is_idle_round(__builtin_return_address(0)) || endpoint_yield())
+		return 0;
+	return NEXT(sched_yield)();
 }
 
 EXPORT int usleep(useconds_t us)

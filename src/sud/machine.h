@@ -14,10 +14,6 @@ struct machine_call {
 	uint64_t args[6];
 };
 
-/* The code whose system calls are never dispatched. */
-extern const char sud_range_start[], sud_range_end[];
-void sud_restorer(void); /* a signal handler's return */
-
 /* Calls fn(arg) on another stack. */
 void machine_call_on(void (*fn)(void *arg), void *arg, void *stack_top);
 

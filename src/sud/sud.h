@@ -43,6 +43,8 @@
 /* One system call from the range that is never dispatched. errno is left alone.
  * Returns: the kernel's answer, -errno on failure. Context: anywhere. */
 long sud_syscall(long nr, ...);
+extern const char sud_range_start[], sud_range_end[]; /* that range */
+void sud_restorer(void); /* a signal handler's return, in that range */
 
 /* ---- set-up ------------------------------------------------------------------------------ */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "wait/wait.h"
 
 #define CHILDREN_MAX 4096 /* bytes: some 600 siblings */
@@ -12,7 +13,7 @@ enum wait_mode wait_decide(const struct wait_facts *f)
 {
 	if (f->option == BASE_WAIT_SPIN)
 		return WAIT_SPIN;
-	if (f->option == BASE_WAIT_POLITE ||
+	if (f->option == BASE_WAIT_POLITE || f->switches ||
 	    (f->local_ranks > 0 && f->cpus > 0 && f->local_ranks > f->cpus))
 		return WAIT_POLITE;
 	return WAIT_SPIN;
@@ -86,6 +87,7 @@ void wait_facts_read(struct wait_facts *out)
 	int quota;
 
 	out->option = base_opt.wait;
+	out->switches = endpoint_self;
 	out->local_ranks = base_job_local_size();
 	os_cpumask_self(&cpus);
 	if (os_cpumask_count(&cpus) < out->local_ranks)

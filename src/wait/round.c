@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "wait/private.h"
 
 #define SPIN_NS      4000u    /* shorter waits cost no system call */
@@ -19,6 +20,7 @@
 #define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
+#define CLOCK_EVERY  64      /* rounds of a rank that switches */
 #define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
@@ -60,7 +62,7 @@ enum wait_mode wait_start(void)
 	mode = wait_decide(&facts);
 	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
 	 * yield has no rank to yield to. */
-	yields = getsid(0) != getpid();
+	yields = endpoint_self || getsid(0) != getpid();
 	if (mode != WAIT_SPIN && !registered)
 		registered = !pthread_atfork(NULL, NULL, after_fork_child);
 	base_log(BASE_LOG_INFO, "wait", "%d ranks on %d CPUs of this node: waits are %s",
@@ -134,6 +136,9 @@ bool wait_round(void)
 		return false;
 	if (w->is_testing)
 		return true;
+	/* the clock costs more than the switch: it is read when this rank waits for long */
+	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield())
+		return true;
 	now = os_now_ns();
 	if (!is_idle(w, now)) {
 		begin(w, now);
@@ -141,7 +146,8 @@ bool wait_round(void)
 	}
 	waited_ns = now - w->since_ns;
 	if (yields && waited_ns < YIELD_NS) {
-		syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
+		if (!endpoint_yield())
+			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
 	} else if (waited_ns < SPIN_NS) {
 		os_cpu_relax();

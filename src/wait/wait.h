@@ -34,6 +34,7 @@ struct wait_facts {
 	int64_t option;  /* SLUICE_WAIT: enum base_wait */
 	int local_ranks; /* ranks of the job on this node; -1: unknown */
 	int cpus;        /* CPUs for them; -1: unknown */
+	bool switches;   /* the ranks give each other one processor: os/endpoint.h */
 };
 /* Returns: the mode that follows from the facts. */
 enum wait_mode wait_decide(const struct wait_facts *facts);
@@ -61,6 +62,7 @@ struct wait_thread {
 	uint32_t calls;       /* calls of the program */
 	uint32_t call;        /* the call to which the other members belong */
 	uint32_t rounds;
+	uint32_t switched;    /* rounds that ran other ranks */
 	uint32_t wakes;       /* the process's wake word before the last poll */
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
 	bool is_testing;      /* inside a call that tests, which has no rounds of its own */

@@ -8,7 +8,7 @@
 
 static enum wait_mode decide(int64_t option, int ranks, int cpus)
 {
-	return wait_decide(&(struct wait_facts){ option, ranks, cpus });
+	return wait_decide(&(struct wait_facts){ option, ranks, cpus, false });
 }
 
 UNIT_TEST(more_ranks_than_cpus_wait_politely)
@@ -19,6 +19,8 @@ UNIT_TEST(more_ranks_than_cpus_wait_politely)
 	CHECK_EQ(decide(BASE_WAIT_AUTO, 4, -1), WAIT_SPIN);
 	CHECK_EQ(decide(BASE_WAIT_SPIN, 4, 2), WAIT_SPIN);
 	CHECK_EQ(decide(BASE_WAIT_POLITE, 1, 2), WAIT_POLITE);
+	CHECK_EQ(wait_decide(&(struct wait_facts){ BASE_WAIT_AUTO, 2, 2, true }), WAIT_POLITE);
+	CHECK_EQ(wait_decide(&(struct wait_facts){ BASE_WAIT_SPIN, 2, 2, true }), WAIT_SPIN);
 }
 
 UNIT_TEST(a_quota_counts_as_cpus)

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What runs in ranks and on workers: see switch.h. The part of the carrier is monitor.c. */
+#include <linux/futex.h>
+#include <signal.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include "endpoints/switch_private.h"
+
+/* struct ucontext of the kernel, which ends before glibc's members */
+enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
+enum { FP_MAGIC = 0x46505853, FP_ALIGN = 64, SYSCALL_BYTES = 2 };
+enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
+enum { SHORT_TRIP = 16, STAY_MIN = 16, STAY_MAX = 4096, KERNEL_YIELD_EVERY = 16 };
+
+extern const char switch_copy_faults[], switch_copy_ends[];
+
+/* ---- the queue ----------------------------------------------------------------------------- */
+
+/* Returns: false: the monitor has given the queue to another worker. */
+NOT_WATCHED static bool enter(struct endpoint_worker *w)
+{
+	uint64_t mine = w->id;
+
+	return atomic_compare_exchange_strong_explicit(&w->group->owner, &mine, mine | OWNER_BUSY,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+NOT_WATCHED static void leave(struct endpoint_worker *w)
+{
+	atomic_store_explicit(&w->group->owner, w->id, memory_order_release);
+}
+
+NOT_WATCHED static void push(struct switch_group *g, struct switch_rank *r)
+{
+	g->queue[g->tail++ % ENDPOINT_RANKS_MAX] = r;
+}
+
+/* Appends those that came from their homes, the first first. */
+NOT_WATCHED static void drain(struct switch_group *g)
+{
+	struct switch_rank *r, *first = NULL;
+
+	if (!atomic_load_explicit(&g->inbox, memory_order_relaxed))
+		return;
+	r = atomic_exchange_explicit(&g->inbox, NULL, memory_order_acquire);
+	while (r) {
+		struct switch_rank *next = r->next;
+
+		r->next = first;
+		first = r;
+		r = next;
+	}
+	for (; first; first = first->next)
+		push(g, first);
+}
+
+/* Returns: the rank that is ready for the longest time, or NULL. */
+NOT_WATCHED static struct switch_rank *pop(struct switch_group *g)
+{
+	while (g->head != g->tail) {
+		struct switch_rank *r = g->queue[g->head++ % ENDPOINT_RANKS_MAX];
+
+		if (!atomic_load_explicit(&r->is_dead, memory_order_relaxed))
+			return r;
+	}
+	return NULL;
+}
+
+/* From any thread: the rank's stack belongs to whoever takes it out. */
+NOT_WATCHED static void post(struct switch_group *g, struct switch_rank *r)
+{
+	struct switch_rank *head = atomic_load_explicit(&g->inbox, memory_order_relaxed);
+
+	do
+		r->next = head;
+	while (!atomic_compare_exchange_weak_explicit(&g->inbox, &head, r, memory_order_release,
+						      memory_order_relaxed));
+	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_if_empty */
+	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed)) {
+		atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
+		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
+}
+
+/* One writer. */
+NOT_WATCHED static void count(struct endpoint_worker *w)
+{
+	uint64_t n = atomic_load_explicit(&w->switches, memory_order_relaxed);
+
+	atomic_store_explicit(&w->switches, n + 1, memory_order_relaxed);
+}
+
+/* ---- on a worker --------------------------------------------------------------------------- */
+
+NOT_WATCHED static void run_on(struct endpoint_worker *w, struct switch_rank *r)
+{
+	r->endpoint.worker = w;
+	r->since_home++;
+	atomic_store_explicit(&w->current, r, memory_order_relaxed);
+	count(w);
+}
+
+/* Called by switch_out() on the stack of the rank. Returns: the next rank, with the scheduler
+ * busy; the same rank; or NULL: switch_part() decides, on another stack. */
+NOT_WATCHED struct endpoint *switch_pick(struct endpoint *self)
+{
+	struct switch_rank *r = (struct switch_rank *)self, *next;
+	struct endpoint_worker *w = self->worker;
+
+	if (atomic_load_explicit(&r->is_recalled, memory_order_relaxed) || !enter(w))
+		return NULL;
+	drain(w->group);
+	next = pop(w->group);
+	if (!next) {
+		count(w); /* the rank lets others run: there is none */
+		leave(w);
+		if (++w->alone % KERNEL_YIELD_EVERY == 0)
+			sud_syscall(SYS_sched_yield);
+		return self;
+	}
+	self->switches++;
+	push(w->group, r);
+	run_on(w, next);
+	return &next->endpoint;
+}
+
+/* The home continues where the rank is. Its stack and frame are not ours any more. */
+NOT_WATCHED static void send_home(struct switch_rank *r, bool has_frame)
+{
+	siginfo_t info;
+	long rc;
+
+	r->has_frame = has_frame;
+	r->endpoint.worker = NULL;
+	for (size_t i = 0; i < sizeof info; i++)
+		((volatile char *)&info)[i] = 0;
+	info.si_code = SI_QUEUE;
+	info.si_signo = WAKE_SIGNAL;
+	info.si_value.sival_ptr = r;
+	rc = sud_syscall(SYS_rt_tgsigqueueinfo, r->endpoint.home_pid, r->endpoint.home_pid,
+			 WAKE_SIGNAL, &info);
+	if (rc)
+		atomic_store_explicit(&r->must_return, 1, memory_order_release);
+}
+
+NOT_WATCHED void switch_part(struct endpoint *self, struct endpoint_worker *w)
+{
+	struct switch_rank *r = (struct switch_rank *)self;
+
+	w->current = NULL;
+	if (atomic_load_explicit(&r->is_recalled, memory_order_relaxed))
+		send_home(r, false);
+	else
+		post(w->group, r);
+	switch_loop(w);
+}
+
+NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
+{
+	struct switch_group *g = w->group;
+	const uint64_t one = 1;
+
+	atomic_store_explicit(&g->is_asleep, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* partner: post */
+	if (atomic_load_explicit(&g->inbox, memory_order_relaxed)) {
+		atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
+		return;
+	}
+	while (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
+		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAIT, 1, NULL, NULL, 0);
+	sud_syscall(SYS_write, g->wakes_fd, &one, sizeof one);
+}
+
+NOT_WATCHED static void await_ownership(struct endpoint_worker *w)
+{
+	uint32_t seen = atomic_load_explicit(&w->given, memory_order_acquire);
+
+	if ((atomic_load_explicit(&w->group->owner, memory_order_acquire) & ~OWNER_BUSY) == w->id)
+		return;
+	atomic_store_explicit(&w->is_spare, 1, memory_order_release);
+	sud_syscall(SYS_futex, &w->given, FUTEX_WAIT, seen, NULL, NULL, 0);
+}
+
+NOT_WATCHED void switch_loop(struct endpoint_worker *w)
+{
+	struct switch_rank *next;
+
+	w->current = NULL;
+	for (;;) {
+		if (!enter(w)) {
+			await_ownership(w);
+			continue;
+		}
+		drain(w->group);
+		next = pop(w->group);
+		if (next) {
+			run_on(w, next);
+			switch_enter(&next->endpoint);
+		}
+		leave(w);
+		sleep_if_empty(w);
+	}
+}
+
+/* ---- a system call or a fault of a rank ---------------------------------------------------- */
+
+NOT_WATCHED static size_t fp_bytes(const char *fp)
+{
+	const uint32_t *reserved = (const void *)(fp + FP_SW_OFFSET); /* magic, bytes */
+
+	return reserved[0] == FP_MAGIC ? reserved[1] : LEGACY_FP_BYTES;
+}
+
+/* The frame as rt_sigreturn reads it at home, with the mask and the stack that the home had. */
+NOT_WATCHED static bool keep_frame(struct switch_rank *r, const ucontext_t *uc)
+{
+	ucontext_t *to = (ucontext_t *)r->frame;
+	const char *fp = (const char *)uc->uc_mcontext.fpregs;
+	char *fp_to = r->frame + FRAME_FP_OFFSET;
+	size_t bytes = fp ? fp_bytes(fp) : 0;
+
+	if (bytes > FRAME_BYTES - FRAME_FP_OFFSET)
+		return false;
+	switch_copy(to, uc, KERNEL_UCONTEXT_BYTES);
+	switch_copy(fp_to, fp, bytes);
+	to->uc_mcontext.fpregs = fp ? (fpregset_t)fp_to : NULL;
+	switch_copy(&to->uc_sigmask, &r->mask, sizeof r->mask);
+	to->uc_stack = r->signal_stack;
+	return true;
+}
+
+NOT_WATCHED void switch_on_trap(int sig, siginfo_t *si, void *context)
+{
+	struct endpoint_worker *w = worker_of_stack(__builtin_frame_address(0));
+	struct switch_rank *r = w->current;
+	ucontext_t *uc = context;
+	greg_t *ip = &uc->uc_mcontext.gregs[REG_RIP];
+
+	(void)si;
+	if (*ip == (greg_t)switch_copy_faults) {
+		*ip = (greg_t)switch_copy_ends;
+		return;
+	}
+	if (!r)
+		sud_syscall(SYS_exit_group, 1); /* a fault of the scheduler: the carrier ends all */
+	if (sig == SIGSYS)
+		*ip -= SYSCALL_BYTES;
+	if (!keep_frame(r, uc))
+		sud_syscall(SYS_exit_group, 2);
+	r->endpoint.trips++;
+	w->current = NULL;
+	send_home(r, true);
+	switch_restart(w);
+}
+
+/* ---- at home ------------------------------------------------------------------------------- */
+
+NOT_WATCHED static bool is_wake(const siginfo_t *info, const struct switch_rank *r)
+{
+	return info->si_signo == WAKE_SIGNAL && info->si_code == SI_QUEUE &&
+	       info->si_value.sival_ptr == r;
+}
+
+/* Signals of the program wait until the rank is back, which happens at its next yield. */
+NOT_WATCHED static void await_return(struct switch_rank *r)
+{
+	const struct timespec limit = { .tv_nsec = HOME_TIMEOUT_NS };
+	const uint64_t all = ~0ull;
+	siginfo_t info;
+
+	for (;;) {
+		long sig = sud_syscall(SYS_rt_sigtimedwait, &all, &info, &limit, sizeof all);
+
+		if (sig > 0 && is_wake(&info, r))
+			return;
+		if (sig > 0 && r->signals < SIGNALS_KEPT) {
+			switch_copy(&r->signal[r->signals++], &info, sizeof info);
+			atomic_store_explicit(&r->is_recalled, 1, memory_order_relaxed);
+		}
+		if (atomic_load_explicit(&r->must_return, memory_order_acquire))
+			return;
+	}
+}
+
+/* Called by switch_away() on the home's stack. Returns: the signal frame to continue with, or NULL. */
+NOT_WATCHED void *switch_home(struct endpoint *self)
+{
+	struct switch_rank *r = (struct switch_rank *)self;
+
+	post(r->group, r);
+	await_return(r);
+	for (uint32_t i = 0; i < r->signals; i++)
+		sud_syscall(SYS_rt_tgsigqueueinfo, self->home_pid, self->home_pid,
+			    r->signal[i].si_signo, &r->signal[i]);
+	r->signals = 0;
+	atomic_store_explicit(&r->is_recalled, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->must_return, 0, memory_order_relaxed);
+	if (!r->has_frame)
+		return NULL;
+	/* going home and back takes microseconds: stay while each time away is short */
+	r->stay_next = r->since_home >= SHORT_TRIP ? 0 :
+		       !r->stay_next		    ? STAY_MIN :
+		       r->stay_next < STAY_MAX	    ? r->stay_next * 2 : STAY_MAX;
+	r->stay = r->stay_next;
+	return r->frame;
+}
+
+NOT_WATCHED static void set_mask(const uint64_t *mask, uint64_t *old)
+{
+	sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, sizeof *mask);
+}
+
+/* Returns: whether the rank was away. A child by fork() has the memory, and no scheduler. */
+NOT_WATCHED static bool leave_home(struct switch_rank *r)
+{
+	const uint64_t all = ~0ull;
+
+	if (r->stay) {
+		r->stay--;
+		return false;
+	}
+	if (sud_syscall(SYS_gettid) != r->endpoint.home_pid ||
+	    sud_syscall(SYS_sigaltstack, NULL, &r->signal_stack) ||
+	    r->signal_stack.ss_flags & SS_ONSTACK)
+		return false;
+	set_mask(&all, &r->mask);
+	r->since_home = 0;
+	switch_away(&r->endpoint, r->home_stack + HOME_STACK_BYTES);
+	return true;
+}
+
+NOT_WATCHED int switch_yield(struct endpoint *self)
+{
+	struct switch_rank *r = (struct switch_rank *)self;
+	uint64_t fs;
+
+	__asm__ volatile("rdfsbase %0" : "=r"(fs));
+	if (fs != self->fs)
+		return 0;
+	if (self->worker)
+		switch_out(self);
+	else if (!leave_home(r))
+		return 0;
+	if (!self->worker)
+		set_mask(&r->mask, NULL);
+	return 1;
+}
