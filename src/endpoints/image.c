@@ -29,6 +29,8 @@ enum {
 	SEED_BYTES = 16,
 	CHILD_STACK_BYTES = 64 << 10, /* below the job, until ld.so starts */
 	WAIT_NS = 100 * 1000 * 1000,
+	/* unused, below the fence: UCX tests sbrk(-4096) and would cut off what the carrier uses */
+	BREAK_SLACK = 16 << 20,
 };
 
 static const uint64_t STACK_UNLIMITED = 64 * GIB, STACK_LEAST = 8ull << 20;
@@ -406,9 +408,9 @@ void image_release(struct child_job *job)
 
 int image_fence_break(void)
 {
-	uint64_t end = page_up((uint64_t)sbrk(0));
-
 	/* a break in the middle of a page could still move to the end of that page */
+	uint64_t end = page_up((uint64_t)sbrk(0)) + BREAK_SLACK;
+
 	if (brk((void *)end))
 		return -errno;
 	if (mmap((void *)end, PAGE, PROT_NONE,
