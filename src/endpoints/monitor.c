@@ -213,6 +213,8 @@ void switch_remove(struct switch_group *g, int pid)
 		if (g->pids[i] == pid) {
 			g->pids[i] = PID_NONE;
 			atomic_store(&g->rank[i]->is_dead, 1);
+			if (!g->rank[i]->endpoint.worker)
+				atomic_fetch_sub(&g->at_home, 1);
 		}
 }
 
@@ -239,6 +241,7 @@ struct switch_rank *switch_add(struct switch_group *g)
 	g->pids[r->index] = PID_NONE; /* until it has started */
 	r->endpoint = (struct endpoint){ .magic = ENDPOINT_MAGIC, .yield = switch_yield,
 					 .copy = switch_copy, .pids = g->pids };
+	atomic_fetch_add(&g->at_home, 1);
 	g->rank[g->ranks++] = r;
 	return r;
 }

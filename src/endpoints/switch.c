@@ -12,7 +12,7 @@
 enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
 enum { FP_MAGIC = 0x46505853, FP_ALIGN = 64, SYSCALL_BYTES = 2 };
 enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
-enum { SHORT_TRIP = 16, STAY_MIN = 16, STAY_MAX = 4096, KERNEL_YIELD_EVERY = 16 };
+enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64, KERNEL_YIELD_EVERY = 16 }; /* switches while a rank is at home */
 
 extern const char switch_copy_faults[], switch_copy_ends[];
 
@@ -120,6 +120,9 @@ NOT_WATCHED struct endpoint *switch_pick(struct endpoint *self)
 			sud_syscall(SYS_sched_yield);
 		return self;
 	}
+	if (atomic_load_explicit(&w->group->at_home, memory_order_relaxed) > 0 &&
+	    ++w->alone % KERNEL_YIELD_EVERY == 0)
+		sud_syscall(SYS_sched_yield);
 	self->switches++;
 	push(w->group, r);
 	run_on(w, next);
@@ -134,6 +137,7 @@ NOT_WATCHED static void send_home(struct switch_rank *r, bool has_frame)
 
 	r->has_frame = has_frame;
 	r->endpoint.worker = NULL;
+	atomic_fetch_add_explicit(&r->group->at_home, 1, memory_order_relaxed);
 	for (size_t i = 0; i < sizeof info; i++)
 		((volatile char *)&info)[i] = 0;
 	info.si_code = SI_QUEUE;
@@ -289,6 +293,7 @@ NOT_WATCHED void *switch_home(struct endpoint *self)
 {
 	struct switch_rank *r = (struct switch_rank *)self;
 
+	atomic_fetch_sub_explicit(&r->group->at_home, 1, memory_order_relaxed);
 	post(r->group, r);
 	await_return(r);
 	for (uint32_t i = 0; i < r->signals; i++)

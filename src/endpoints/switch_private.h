@@ -52,7 +52,7 @@ struct endpoint_worker {
 	struct switch_rank *_Atomic current;
 	_Atomic uint64_t switches;
 	uint64_t seen; /* monitor: switches at the last slice */
-	uint32_t alone;
+	uint32_t alone; /* switches that may have kept a home from running */
 	_Atomic uint32_t given, is_spare; /* given: futex */
 	int pid;
 };
@@ -63,6 +63,7 @@ struct switch_group {
 	struct switch_rank *queue[ENDPOINT_RANKS_MAX];
 	_Alignas(64) struct switch_rank *_Atomic inbox;
 	_Atomic uint32_t is_asleep; /* futex: the owner waits for the inbox */
+	_Atomic int32_t at_home; /* ranks, for a heuristic: it may be off by some */
 	int wakes_fd;
 	const uint64_t *cpus;
 	uint32_t cpu_bytes, ranks, workers;

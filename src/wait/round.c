@@ -13,6 +13,7 @@
 
 #define SPIN_NS      4000u    /* shorter waits cost no system call */
 #define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
+#define SWITCH_NS    5000000u /* where it is a function call: waking a sleeper costs many of them */
 #define TEST_NS      50000u   /* polite: tests without other work, until they count as a wait */
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
 #define POLL_NS      3000u    /* the same after a nap: a poll that found something */
@@ -145,7 +146,7 @@ bool wait_round(void)
 		return true;
 	}
 	waited_ns = now - w->since_ns;
-	if (yields && waited_ns < YIELD_NS) {
+	if (yields && waited_ns < (endpoint_self ? SWITCH_NS : YIELD_NS)) {
 		if (!endpoint_yield())
 			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();

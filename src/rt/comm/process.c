@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "message/message.h"
+#include "os/endpoint.h"
 #include "rt/private.h"
 #include "rt/requests.h"
 #include "rt/trials.h"
@@ -258,6 +259,10 @@ void rt_stop(void)
 	guard_fini();
 	offload_count();
 	worker_detach();
+	if (endpoint_self) {
+		base_counters[BASE_CTR_SWITCHES] = endpoint_self->switches;
+		base_counters[BASE_CTR_TRIPS] = endpoint_self->trips;
+	}
 	base_counters_report();
 	wait_disconnect();
 	region_fini();
