@@ -17,6 +17,8 @@ def pytest_addoption(parser):
     parser.addoption('--early', metavar='GUARD', choices=['uffd', 'mremap', 'mprotect'],
                      help='MPI programs return early from every call, with this guard')
     parser.addoption('--endpoints', metavar='N', help='N ranks of an MPI program share an address space')
+    parser.addoption('--switch', metavar='HOW', choices=['user', 'kernel'],
+                     help='with --endpoints: SLUICE_ENDPOINTS_SWITCH')
     parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path,
                      help='write the names of failed tests to FILE, one a line')
     parser.addoption('--plain', action='store_true',
@@ -28,7 +30,8 @@ def pytest_configure(config):
     if config.getoption('--early'):
         mpi.forced = {**mpi.EARLY, 'SLUICE_GUARD_KIND': config.getoption('--early')}
     if config.getoption('--endpoints'):
-        mpi.forced = {**mpi.forced, 'SLUICE_ENDPOINTS': config.getoption('--endpoints')}
+        mpi.forced = {**mpi.forced, 'SLUICE_ENDPOINTS': config.getoption('--endpoints'),
+                      'SLUICE_ENDPOINTS_SWITCH': config.getoption('--switch') or 'kernel'}
 
 
 def job_of(item):

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank without MPI that gives its processor to others by sched_yield(). First argument: what to do;
+ * others: ranks, rounds. Ranks find each other's counters in a file that all of them map. */
+#include <errno.h>
+#include <fcntl.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 64, CALL_EVERY = 37, SIGNALS = 50 };
+
+/* makes this program one that links an MPI library */
+int PMPI_Switch_test(void);
+int PMPI_Switch_test(void) { return 0; }
+
+static struct shared {
+	_Atomic uint32_t counter[RANKS_MAX];
+	_Atomic int pid[RANKS_MAX];
+	_Atomic(void *) at[RANKS_MAX];
+} *shared;
+static int rank, ranks, rounds;
+static __thread int local = 11;
+static volatile sig_atomic_t signals, faults;
+static sigjmp_buf back;
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int fail(const char *what)
+{
+	printf("%d: %s\n", rank, what);
+	return 1;
+}
+
+static uint32_t reached(int other) { return atomic_load(&shared->counter[other]); }
+
+/* All ranks have come so far. */
+static void meet(void)
+{
+	uint32_t mine = atomic_fetch_add(&shared->counter[rank], 1) + 1;
+
+	for (int r = 0; r < ranks; r++)
+		while (reached(r) < mine)
+			sched_yield();
+}
+
+/* Once: all have started, and have left their homes. */
+static void meet_first(void)
+{
+	atomic_store(&shared->pid[rank], getpid());
+	for (int i = 0; i < 200; i++)
+		meet();
+}
+
+/* ---- what is a rank's own ------------------------------------------------------------------ */
+
+typedef double vector __attribute__((vector_size(32)));
+
+/* Registers, control words, TLS and errno over switches and over calls that go home. */
+static int own_state(void)
+{
+	static const int modes[] = { FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO };
+	vector v = { rank, rank + 1, rank + 2, rank + 3 }, w;
+
+	fesetround(modes[rank % 4]);
+	local += rank;
+	meet_first();
+	for (int i = 0; i < rounds; i++) {
+		__asm__ volatile("" : "+x"(v));
+		errno = 100 + rank;
+		if (i % CALL_EVERY == rank) {
+			long pid;
+
+			/* a call from here, with a vector register live across it */
+			__asm__ volatile("syscall"
+					 : "=a"(pid), "+x"(v)
+					 : "a"(SYS_getpid)
+					 : "rcx", "r11", "memory");
+			if (pid != shared->pid[rank])
+				return fail("the process ID of another rank");
+		}
+		meet();
+		w = (vector){ rank, rank + 1, rank + 2, rank + 3 };
+		if (memcmp(&v, &w, sizeof v))
+			return fail("a vector register changed");
+		if (errno != 100 + rank || local != 11 + rank)
+			return fail("errno or TLS of another rank");
+		if (fegetround() != modes[rank % 4])
+			return fail("the rounding mode of another rank");
+		if (getpid() != shared->pid[rank])
+			return fail("getpid() of another rank");
+	}
+	return 0;
+}
+
+/* ---- signals and faults -------------------------------------------------------------------- */
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals += getpid() == shared->pid[rank];
+}
+
+/* Each rank sends signals to the next one, which runs on a worker most of the time. */
+static int get_signals(void)
+{
+	double end;
+
+	signal(SIGUSR1, on_signal);
+	meet_first();
+	for (int i = 0; i < SIGNALS; i++) {
+		int before = signals;
+
+		meet();
+		kill(shared->pid[(rank + 1) % ranks], SIGUSR1);
+		for (end = seconds() + 10; signals == before && seconds() < end;)
+			sched_yield();
+		if (signals != before + 1)
+			return fail("a signal is lost or another rank's");
+	}
+	meet();
+	return 0;
+}
+
+static void on_fault(int sig, siginfo_t *si, void *context)
+{
+	(void)context;
+	if (sig == SIGSEGV && si->si_addr == (void *)(long)(8 * (rank + 1)))
+		faults++;
+	siglongjmp(back, 1);
+}
+
+static int get_faults(void)
+{
+	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGSEGV, &action, NULL);
+	meet_first();
+	for (int i = 0; i < rounds; i++) {
+		if (!sigsetjmp(back, 1))
+			*(volatile int *)(long)(8 * (rank + 1)) = 1;
+		meet();
+	}
+	return faults == rounds ? 0 : fail("faults went to another rank");
+}
+
+/* ---- processors ---------------------------------------------------------------------------- */
+
+static void spin_for(double s)
+{
+	for (double end = seconds() + s; seconds() < end;)
+		;
+}
+
+/* Rank 0 computes, or sleeps in the kernel; the others go on meanwhile. */
+static int others_go_on(int computes)
+{
+	const struct timespec sleep = { .tv_nsec = 300000000 };
+	uint32_t before;
+	double began;
+
+	meet_first();
+	if (!rank) {
+		began = seconds();
+		if (computes)
+			spin_for(0.3);
+		else
+			syscall(SYS_nanosleep, &sleep, NULL);
+		printf("0: others %s\n",
+		       atomic_load(&shared->counter[RANKS_MAX - 1]) ? "went on" : "waited");
+		if (seconds() - began < 0.29)
+			return fail("slept too briefly");
+		atomic_store(&shared->counter[RANKS_MAX - 2], 1);
+	} else {
+		before = reached(rank);
+		while (reached(rank) < before + 1000) {
+			atomic_fetch_add(&shared->counter[rank], 1);
+			for (int r = 1; r < ranks; r++)
+				while (reached(r) < reached(rank))
+					sched_yield();
+		}
+		atomic_fetch_add(&shared->counter[RANKS_MAX - 1], 1);
+		while (!atomic_load(&shared->counter[RANKS_MAX - 2]))
+			sched_yield();
+	}
+	return 0;
+}
+
+/* Waits for something that takes long: sleeping ranks are for a test that counts. */
+static void *beside(void *arg)
+{
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+	local = 5;
+	return local == 5 ? arg : NULL;
+}
+
+/* Threads, children and programs of a rank that switches. */
+static int has_threads_and_children(void)
+{
+	pthread_t id;
+	void *got;
+	int status, pid;
+
+	meet_first();
+	for (int i = 0; i < 5; i++) {
+		if (pthread_create(&id, NULL, beside, &id))
+			return fail("no thread");
+		meet();
+		if (pthread_join(id, &got) || got != &id || local != 11)
+			return fail("a thread went wrong");
+		pid = fork();
+		if (!pid) {
+			for (int y = 0; y < 100; y++)
+				sched_yield();
+			_exit(getpid() == shared->pid[rank] ? 1 : 10 + rank);
+		}
+		meet();
+		if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 10 + rank)
+			return fail("a child went wrong");
+		status = system("exit 6");
+		if (WEXITSTATUS(status) != 6)
+			return fail("system() went wrong");
+		meet();
+	}
+	return 0;
+}
+
+/* Rank 1 ends by itself; the others see that it does not come any more. */
+static int ends(const char *how)
+{
+	meet_first();
+	if (rank == 1) {
+		if (!strcmp(how, "segv"))
+			*(volatile int *)8 = 1;
+		if (!strcmp(how, "exit"))
+			exit(21);
+		if (!strcmp(how, "spin")) {
+			atomic_store(&shared->counter[RANKS_MAX - 1], 1);
+			for (;;)
+				local++;
+		}
+		if (!strcmp(how, "exec"))
+			execl("/bin/sh", "sh", "-c", "exit 22", (char *)NULL);
+		return fail("did not end");
+	}
+	if (!strcmp(how, "spin") && !rank) {
+		while (!atomic_load(&shared->counter[RANKS_MAX - 1]))
+			sched_yield();
+		spin_for(0.02);
+		kill(shared->pid[1], SIGKILL);
+	}
+	for (double end = seconds() + 0.3; seconds() < end;)
+		sched_yield();
+	printf("%d: goes on\n", rank);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 4 ? argv[1] : "";
+	int fd;
+
+	rank = atoi(getenv("MPI_LOCALRANKID"));
+	ranks = atoi(argv[2]);
+	rounds = atoi(argv[3]);
+	fd = open(argv[4], O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || ftruncate(fd, sizeof *shared))
+		return fail("no file");
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (shared == MAP_FAILED)
+		return fail("no memory");
+	if (!strcmp(what, "state"))
+		return own_state();
+	if (!strcmp(what, "signals"))
+		return get_signals();
+	if (!strcmp(what, "faults"))
+		return get_faults();
+	if (!strcmp(what, "computes") || !strcmp(what, "sleeps"))
+		return others_go_on(*what == 'c');
+	if (!strcmp(what, "threads"))
+		return has_threads_and_children();
+	return ends(what);
+}
