@@ -131,6 +131,7 @@ static bool give_queue(struct switch_group *g)
 	atomic_store(&to->is_spare, 0);
 	atomic_fetch_add(&to->given, 1);
 	syscall(SYS_futex, &to->given, FUTEX_WAKE, 1, NULL, NULL, 0);
+	switch_wake(g); /* it may have had the queue before, and sleep since then */
 	return true;
 }
 
@@ -157,7 +158,7 @@ static void end_worker(struct endpoint_worker *w)
 void switch_monitor(struct switch_group *g)
 {
 	struct endpoint_worker *w = owner(g);
-	bool has_ready = g->head != g->tail || atomic_load(&g->inbox);
+	bool has_ready = atomic_load(&g->head) != atomic_load(&g->tail) || atomic_load(&g->inbox);
 	uint64_t now = atomic_load(&w->switches);
 
 	if (atomic_load(&w->current) && now == w->seen && (has_ready || is_dead(w)))

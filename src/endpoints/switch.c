@@ -34,7 +34,10 @@ NOT_WATCHED static void leave(struct endpoint_worker *w)
 
 NOT_WATCHED static void push(struct switch_group *g, struct switch_rank *r)
 {
-	g->queue[g->tail++ % ENDPOINT_RANKS_MAX] = r;
+	uint32_t tail = atomic_load_explicit(&g->tail, memory_order_relaxed);
+
+	g->queue[tail % ENDPOINT_RANKS_MAX] = r;
+	atomic_store_explicit(&g->tail, tail + 1, memory_order_relaxed);
 }
 
 /* Appends those that came from their homes, the first first. */
@@ -59,13 +62,23 @@ NOT_WATCHED static void drain(struct switch_group *g)
 /* Returns: the rank that is ready for the longest time, or NULL. */
 NOT_WATCHED static struct switch_rank *pop(struct switch_group *g)
 {
-	while (g->head != g->tail) {
-		struct switch_rank *r = g->queue[g->head++ % ENDPOINT_RANKS_MAX];
+	uint32_t head = atomic_load_explicit(&g->head, memory_order_relaxed);
 
+	while (head != atomic_load_explicit(&g->tail, memory_order_relaxed)) {
+		struct switch_rank *r = g->queue[head++ % ENDPOINT_RANKS_MAX];
+
+		atomic_store_explicit(&g->head, head, memory_order_relaxed);
 		if (!atomic_load_explicit(&r->is_dead, memory_order_relaxed))
 			return r;
 	}
 	return NULL;
+}
+
+/* All who sleep: a worker that loses the queue at this moment, and the new owner. */
+NOT_WATCHED void switch_wake(struct switch_group *g)
+{
+	atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
+	sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* From any thread: the rank's stack belongs to whoever takes it out. */
@@ -78,10 +91,8 @@ NOT_WATCHED static void post(struct switch_group *g, struct switch_rank *r)
 	while (!atomic_compare_exchange_weak_explicit(&g->inbox, &head, r, memory_order_release,
 						      memory_order_relaxed));
 	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_if_empty */
-	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed)) {
-		atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
-		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	}
+	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
+		switch_wake(g);
 }
 
 /* One writer. */
@@ -168,8 +179,10 @@ NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
 
 	atomic_store_explicit(&g->is_asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst); /* partner: post */
-	if (atomic_load_explicit(&g->inbox, memory_order_relaxed)) {
-		atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&g->inbox, memory_order_relaxed) ||
+	    atomic_load_explicit(&g->head, memory_order_relaxed) !=
+		    atomic_load_explicit(&g->tail, memory_order_relaxed)) {
+		switch_wake(g); /* not itself: another may own the queue by now */
 		return;
 	}
 	while (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
@@ -271,11 +284,12 @@ NOT_WATCHED static bool is_wake(const siginfo_t *info, const struct switch_rank 
 NOT_WATCHED static void await_return(struct switch_rank *r)
 {
 	const struct timespec limit = { .tv_nsec = HOME_TIMEOUT_NS };
-	const uint64_t all = ~0ull;
 	siginfo_t info;
 
 	for (;;) {
-		long sig = sud_syscall(SYS_rt_sigtimedwait, &all, &info, &limit, sizeof all);
+		/* more than there is room for stay with the kernel */
+		uint64_t set = r->signals < SIGNALS_KEPT - 1 ? ~0ull : 1ull << (WAKE_SIGNAL - 1);
+		long sig = sud_syscall(SYS_rt_sigtimedwait, &set, &info, &limit, sizeof set);
 
 		if (sig > 0 && is_wake(&info, r))
 			return;

@@ -59,7 +59,7 @@ struct endpoint_worker {
 
 struct switch_group {
 	_Alignas(64) _Atomic uint64_t owner;
-	uint32_t head, tail; /* of the queue; the owner's, while it is busy */
+	_Atomic uint32_t head, tail; /* of the queue; written by the owner while it is busy */
 	struct switch_rank *queue[ENDPOINT_RANKS_MAX];
 	_Alignas(64) struct switch_rank *_Atomic inbox;
 	_Atomic uint32_t is_asleep; /* futex: the owner waits for the inbox */
@@ -84,6 +84,7 @@ _Noreturn void switch_enter(struct endpoint *next);
 _Noreturn void switch_restart(struct endpoint_worker *w);
 size_t switch_copy(void *to, const void *from, size_t bytes);
 
+void switch_wake(struct switch_group *g);
 /* switch.c, called by switch.S */
 struct endpoint *switch_pick(struct endpoint *self);
 _Noreturn void switch_part(struct endpoint *self, struct endpoint_worker *w);

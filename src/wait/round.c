@@ -218,8 +218,9 @@ int wait_test_end(int rc, const int *found)
 	w->is_testing = false;
 	if (rc || *found)
 		return wait_call_end(rc);
+	endpoint_yield();
 	w->tested_at_ns = os_now_ns();
-	if (w->tested_at_ns - w->tests_since_ns > TEST_NS) {
+	if (w->tested_at_ns - w->tests_since_ns > (endpoint_self ? SWITCH_NS : TEST_NS)) {
 		nap(w, w->tested_at_ns - w->tests_since_ns);
 		w->tested_at_ns = os_now_ns();
 	}

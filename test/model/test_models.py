@@ -24,7 +24,7 @@ def errors(model, mutant, where):
     flags = [f'-D{mutant}'] if mutant else []
     subprocess.run(['spin', '-a', *flags, HERE / f'{model}.pml'], cwd=where, check=True,
                    capture_output=True, timeout=60)
-    subprocess.run(['cc', '-w', '-o', 'pan', 'pan.c'], cwd=where, check=True,
+    subprocess.run(['cc', '-w', '-O2', '-o', 'pan', 'pan.c'], cwd=where, check=True,
                    capture_output=True, timeout=120)
     done = subprocess.run(['./pan', '-m1000000'], cwd=where, check=True, capture_output=True,
                           text=True, timeout=120)

@@ -29,6 +29,10 @@ def run(program, tmp_path):
     return run
 
 
+def user_ticks(pid):
+    return int(open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[11])
+
+
 def one_cpu():
     return sorted(os.sched_getaffinity(0))[:1]
 
@@ -69,6 +73,7 @@ def test_ranks_end_with_the_worker_that_runs_them(run):
     def worker():
         return [p for p in children(carrier[0]) if open(f'/proc/{p}/comm').read() == 'sluice-switch\n']
     wait_until(lambda: len(children(carrier[0])) == 3 and worker(), 'no worker')
+    wait_until(lambda: user_ticks(worker()[0]) > 5, 'no rank runs on the worker')
     os.kill(worker()[0], signal.SIGKILL)
     assert [end[0] for end in finish(started)] == [-signal.SIGKILL] * 2
 

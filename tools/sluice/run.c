@@ -336,14 +336,6 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 	return library;
 }
 
-/* A rank that switches returns early from nothing, as its worker runs others meanwhile, and MPICH's
- * collectives in shared memory would wait without yielding. */
-static void preset_switches(void)
-{
-	setenv("SLUICE_EARLY", "off", 1);
-	base_job_preset("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "2147483647");
-}
-
 /* The rank joins the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind)
 {
@@ -362,8 +354,6 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 	} else if (kind != PRELOAD_TARGET_MPI && kind != PRELOAD_TARGET_PLAIN) {
 		snprintf(reason, sizeof reason, "%s links no MPI library", path);
 	} else {
-		if (program.switches)
-			preset_switches();
 		program.envp = environ; /* setenv() has moved it */
 		endpoints_join(&program, reason, sizeof reason);
 	}

@@ -15,10 +15,16 @@
 
 #include "base/base.h"
 #include "mpi/front/front.h"
+#include "os/endpoint.h"
 #include "wait/wait.h"
 
-static const char *const presets[][2] = {
-	{ "OMPI_MCA_mpi_yield_when_idle", "1" },
+static const struct preset {
+	const char *name, *value;
+	bool of_switches; /* for ranks that give each other the processor only */
+} presets[] = {
+	{ "OMPI_MCA_mpi_yield_when_idle", "1", false },
+	/* MPICH's collectives in shared memory wait for flags without yielding */
+	{ "MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "2147483647", true },
 };
 static bool is_preset[BASE_ARRAY_LEN(presets)];
 
@@ -105,7 +111,8 @@ void idle_prepare(void)
 	if (!base_opt.enabled || !base_opt.usable || wait_start() == WAIT_SPIN)
 		return;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(presets); i++)
-		is_preset[i] = base_job_preset(presets[i][0], presets[i][1]);
+		is_preset[i] = (!presets[i].of_switches || endpoint_self) &&
+			       base_job_preset(presets[i].name, presets[i].value);
 	replace_progress();
 }
 
@@ -113,7 +120,7 @@ void idle_start(void)
 {
 	for (size_t i = 0; i < BASE_ARRAY_LEN(presets); i++)
 		if (is_preset[i])
-			base_job_unset(presets[i][0]);
+			base_job_unset(presets[i].name);
 	if (wait_mode() == WAIT_POLITE) {
 		int rank = -1, size = 0;
 

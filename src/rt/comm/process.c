@@ -231,6 +231,8 @@ bool rt_start(int world_rank, int world_size)
 	if (!started) {
 		started = true;
 		load_options(false, "");
+		if (endpoint_self)
+			base_opt.early = BASE_EARLY_OFF; /* its worker runs other ranks instead */
 		report_problems(problems, world_rank);
 		if (base_opt.enabled)
 			check_launcher(world_size);
@@ -259,10 +261,8 @@ void rt_stop(void)
 	guard_fini();
 	offload_count();
 	worker_detach();
-	if (endpoint_self) {
-		base_counters[BASE_CTR_SWITCHES] = endpoint_self->switches;
-		base_counters[BASE_CTR_TRIPS] = endpoint_self->trips;
-	}
+	base_counters[BASE_CTR_SWITCHES] = endpoint_self ? endpoint_self->switches : 0;
+	base_counters[BASE_CTR_TRIPS] = endpoint_self ? endpoint_self->trips : 0;
 	base_counters_report();
 	wait_disconnect();
 	region_fini();
