@@ -2,6 +2,7 @@
 /* The sender's side: its buffers earn adoption. */
 #include "message/private.h"
 #include "node/node.h"
+#include "os/endpoint.h"
 #include "region/region.h"
 
 #define GATE_BYTES 8192u /* no host MPI reads a shorter message from its sender */
@@ -13,10 +14,12 @@ void message_begin(void)
 {
 	if (!base_opt.messages || !node_header_self())
 		return;
+	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
+	if (endpoint_self)
+		return; /* ranks of the group read private memory, and adoption makes system calls */
 	region_set_read_by_peers();
 	snapshot_begin(node_header_self());
 	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
-	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
 }
 
 void message_end(void)
