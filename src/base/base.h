@@ -260,7 +260,7 @@ int base_job_local_size(void);
 bool base_job_preset(const char *name, const char *value);
 void base_job_unset(const char *name);
 /* Removes a variable. Returns: its value, for free(), or NULL. */
-char *base_job_take(const char *name);
+char *base_job_extract(const char *name);
 /* Returns: the number of programs that the launcher started together, or -1; *out_name: the
  * variable that says so, or NULL. */
 int base_job_size(const char **out_name);
@@ -331,8 +331,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(HIER_COMMS, "hier_comms", "communicators over several nodes that Sluice serves")         \
 	X(HIER_ADMITTED, "hier_admitted", "collectives over several nodes that Sluice executed")   \
 	X(BYTES_HIER, "bytes_hier", "bytes this rank sent to other nodes by the host MPI")         \
-	X(SWITCHES, "switches", "times this rank gave its processor to another rank")                 \
-	X(TRIPS, "trips", "system calls and faults for which this rank left its worker")               \
+	X(SWITCHES, "switches", "times this rank gave its processor to another rank")              \
+	X(TRIPS, "trips", "system calls and faults for which this rank left its worker")           \
 	X(SLEEPS, "sleeps", "times this rank slept while it waited")                               \
 	X(WAKES, "wakes", "times this rank woke a peer")                                           \
 	X(CPU_US, "cpu_us", "CPU time of this rank and its threads, in microseconds")

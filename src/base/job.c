@@ -96,7 +96,7 @@ bool base_job_preset(const char *name, const char *value)
 
 void base_job_unset(const char *name) { unsetenv(name); }
 
-char *base_job_take(const char *name)
+char *base_job_extract(const char *name)
 {
 	const char *value = getenv(name);
 	char *copy = value ? strdup(value) : NULL;

@@ -3,7 +3,6 @@
  * rank keeps its worker for a time slice. */
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "endpoints/switch_private.h"
+#include "os/os.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -90,7 +90,7 @@ static struct endpoint_worker *start_worker(struct switch_group *g)
 	w->group = g;
 	w->pid = clone(worker_main, (void *)w->stack_top,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | SIGCHLD, w);
-	while (w->pid > 0 && !atomic_load_explicit(&w->is_spare, memory_order_acquire)) {
+	while (w->pid > 0 && !atomic_load_explicit(&w->is_unused, memory_order_acquire)) {
 		nanosleep(&pause, NULL);
 		if (waitpid(w->pid, NULL, WNOHANG) == w->pid)
 			w->pid = -1;
@@ -105,10 +105,10 @@ static struct endpoint_worker *start_worker(struct switch_group *g)
 
 /* ---- the queue's owner --------------------------------------------------------------------- */
 
-static struct endpoint_worker *spare_worker(struct switch_group *g)
+static struct endpoint_worker *unused_worker(struct switch_group *g)
 {
 	for (uint32_t i = 0; i < g->workers; i++)
-		if (g->worker[i]->pid > 0 && atomic_load(&g->worker[i]->is_spare))
+		if (g->worker[i]->pid > 0 && atomic_load(&g->worker[i]->is_unused))
 			return g->worker[i];
 	return start_worker(g);
 }
@@ -123,14 +123,14 @@ static struct endpoint_worker *owner(const struct switch_group *g)
 /* Returns: whether the queue was given away; not while its owner is inside the scheduler. */
 static bool give_queue(struct switch_group *g)
 {
-	struct endpoint_worker *from = owner(g), *to = spare_worker(g);
+	struct endpoint_worker *from = owner(g), *to = unused_worker(g);
 	uint64_t id = from ? from->id : 0;
 
 	if (!to || !atomic_compare_exchange_strong(&g->owner, &id, to->id))
 		return false;
-	atomic_store(&to->is_spare, 0);
+	atomic_store(&to->is_unused, 0);
 	atomic_fetch_add(&to->given, 1);
-	syscall(SYS_futex, &to->given, FUTEX_WAKE, 1, NULL, NULL, 0);
+	os_futex_wake(&to->given, 1);
 	switch_wake(g); /* it may have had the queue before, and sleep since then */
 	return true;
 }
@@ -161,9 +161,9 @@ void switch_monitor(struct switch_group *g)
 	bool has_ready = atomic_load(&g->head) != atomic_load(&g->tail) || atomic_load(&g->inbox);
 	uint64_t now = atomic_load(&w->switches);
 
-	if (atomic_load(&w->current) && now == w->seen && (has_ready || is_dead(w)))
+	if (atomic_load(&w->current) && now == w->observed && (has_ready || is_dead(w)))
 		give_queue(g);
-	w->seen = now;
+	w->observed = now;
 	for (uint32_t i = 0; i < g->workers; i++)
 		if (g->worker[i] != owner(g) && is_dead(g->worker[i]))
 			end_worker(g->worker[i]);
@@ -171,7 +171,8 @@ void switch_monitor(struct switch_group *g)
 
 /* ---- start and ranks ----------------------------------------------------------------------- */
 
-struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, char *reason, size_t cap)
+struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, char *reason,
+				  size_t cap)
 {
 	struct switch_group *g;
 	uint64_t *copy;

@@ -2,7 +2,8 @@
 /*
  * Changes of stacks between ranks, workers and homes. A rank that does not run has on its stack
  *
- *   sp -> mxcsr (4 bytes), x87 control word (2), 2 bytes free, r15 r14 r13 r12 rbx rbp, return address
+ *   sp -> mxcsr (4 bytes), x87 control word (2), 2 bytes free, r15 r14 r13 r12 rbx rbp,
+ *         return address
  *
  * struct endpoint: 0 sp, 8 fs, 16 worker. struct endpoint_worker: 0 word of the owner, 8 its value
  * when the scheduler is free, 16 top of the worker's own stack.
@@ -90,13 +91,13 @@ switch_out:
 	.cfi_endproc
 	.size switch_out, . - switch_out
 
-/* void switch_away(struct endpoint *self, void *home_stack): at home; returns on a worker, or at
- * home again. */
+/* void switch_decouple(struct endpoint *self, void *home_stack): at home; returns on a worker, or
+ * at home again. */
 	.p2align 4
-	.globl switch_away
-	.hidden switch_away
-	.type switch_away, @function
-switch_away:
+	.globl switch_decouple
+	.hidden switch_decouple
+	.type switch_decouple, @function
+switch_decouple:
 	.cfi_startproc
 	SAVE
 	movq %rsi, %rsp
@@ -115,7 +116,7 @@ switch_away:
 	syscall
 	ud2
 	.cfi_endproc
-	.size switch_away, . - switch_away
+	.size switch_decouple, . - switch_decouple
 
 /* void switch_enter(struct endpoint *next): from the worker's own stack. */
 	.p2align 4

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What runs in ranks and on workers: see switch.h. The part of the carrier is monitor.c. */
-#include <linux/futex.h>
+/* The scheduler in ranks and on workers: see switch.h. The part of the carrier is monitor.c. */
 #include <signal.h>
 #include <limits.h>
 #include <sys/syscall.h>
@@ -12,7 +11,8 @@
 enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
 enum { FP_MAGIC = 0x46505853, FP_ALIGN = 64, SYSCALL_BYTES = 2 };
 enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
-enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64, KERNEL_YIELD_EVERY = 16 }; /* switches while a rank is at home */
+enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64 };
+enum { KERNEL_YIELD_EVERY = 16 }; /* switches, while a rank is at home */
 
 extern const char switch_copy_faults[], switch_copy_ends[];
 
@@ -27,7 +27,7 @@ NOT_WATCHED static bool enter(struct endpoint_worker *w)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-NOT_WATCHED static void leave(struct endpoint_worker *w)
+NOT_WATCHED static void release(struct endpoint_worker *w)
 {
 	atomic_store_explicit(&w->group->owner, w->id, memory_order_release);
 }
@@ -78,7 +78,7 @@ NOT_WATCHED static struct switch_rank *pop(struct switch_group *g)
 NOT_WATCHED void switch_wake(struct switch_group *g)
 {
 	atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
-	sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	sud_syscall(SYS_futex, &g->is_asleep, FUTEX_OP_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* From any thread: the rank's stack belongs to whoever takes it out. */
@@ -126,7 +126,7 @@ NOT_WATCHED struct endpoint *switch_pick(struct endpoint *self)
 	next = pop(w->group);
 	if (!next) {
 		count(w); /* the rank lets others run: there is none */
-		leave(w);
+		release(w);
 		if (++w->alone % KERNEL_YIELD_EVERY == 0)
 			sud_syscall(SYS_sched_yield);
 		return self;
@@ -186,18 +186,18 @@ NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
 		return;
 	}
 	while (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
-		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_WAIT, 1, NULL, NULL, 0);
+		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_OP_WAIT, 1, NULL, NULL, 0);
 	sud_syscall(SYS_write, g->wakes_fd, &one, sizeof one);
 }
 
 NOT_WATCHED static void await_ownership(struct endpoint_worker *w)
 {
-	uint32_t seen = atomic_load_explicit(&w->given, memory_order_acquire);
+	uint32_t observed = atomic_load_explicit(&w->given, memory_order_acquire);
 
 	if ((atomic_load_explicit(&w->group->owner, memory_order_acquire) & ~OWNER_BUSY) == w->id)
 		return;
-	atomic_store_explicit(&w->is_spare, 1, memory_order_release);
-	sud_syscall(SYS_futex, &w->given, FUTEX_WAIT, seen, NULL, NULL, 0);
+	atomic_store_explicit(&w->is_unused, 1, memory_order_release);
+	sud_syscall(SYS_futex, &w->given, FUTEX_OP_WAIT, observed, NULL, NULL, 0);
 }
 
 NOT_WATCHED void switch_loop(struct endpoint_worker *w)
@@ -216,7 +216,7 @@ NOT_WATCHED void switch_loop(struct endpoint_worker *w)
 			run_on(w, next);
 			switch_enter(&next->endpoint);
 		}
-		leave(w);
+		release(w);
 		sleep_if_empty(w);
 	}
 }
@@ -288,12 +288,13 @@ NOT_WATCHED static void await_return(struct switch_rank *r)
 
 	for (;;) {
 		/* more than there is room for stay with the kernel */
-		uint64_t set = r->signals < SIGNALS_KEPT - 1 ? ~0ull : 1ull << (WAKE_SIGNAL - 1);
+		bool has_room = r->signals < SIGNALS_DEFERRED - 1;
+		uint64_t set = has_room ? ~0ull : 1ull << (WAKE_SIGNAL - 1);
 		long sig = sud_syscall(SYS_rt_sigtimedwait, &set, &info, &limit, sizeof set);
 
 		if (sig > 0 && is_wake(&info, r))
 			return;
-		if (sig > 0 && r->signals < SIGNALS_KEPT) {
+		if (sig > 0 && r->signals < SIGNALS_DEFERRED) {
 			switch_copy(&r->signal[r->signals++], &info, sizeof info);
 			atomic_store_explicit(&r->is_recalled, 1, memory_order_relaxed);
 		}
@@ -302,7 +303,8 @@ NOT_WATCHED static void await_return(struct switch_rank *r)
 	}
 }
 
-/* Called by switch_away() on the home's stack. Returns: the signal frame to continue with, or NULL. */
+/* Called by switch_decouple() on the home's stack. Returns: the signal frame to continue with, or
+ * NULL. */
 NOT_WATCHED void *switch_home(struct endpoint *self)
 {
 	struct switch_rank *r = (struct switch_rank *)self;
@@ -332,7 +334,7 @@ NOT_WATCHED static void set_mask(const uint64_t *mask, uint64_t *old)
 }
 
 /* Returns: whether the rank was away. A child by fork() has the memory, and no scheduler. */
-NOT_WATCHED static bool leave_home(struct switch_rank *r)
+NOT_WATCHED static bool decouple(struct switch_rank *r)
 {
 	const uint64_t all = ~0ull;
 
@@ -346,7 +348,7 @@ NOT_WATCHED static bool leave_home(struct switch_rank *r)
 		return false;
 	set_mask(&all, &r->mask);
 	r->since_home = 0;
-	switch_away(&r->endpoint, r->home_stack + HOME_STACK_BYTES);
+	switch_decouple(&r->endpoint, r->home_stack + HOME_STACK_BYTES);
 	return true;
 }
 
@@ -360,7 +362,7 @@ NOT_WATCHED int switch_yield(struct endpoint *self)
 		return 0;
 	if (self->worker)
 		switch_out(self);
-	else if (!leave_home(r))
+	else if (!decouple(r))
 		return 0;
 	if (!self->worker)
 		set_mask(&r->mask, NULL);

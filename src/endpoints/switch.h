@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The scheduler: ranks of a group as user-level threads of one worker (SLUICE_ENDPOINTS_SWITCH=user).
+ * The scheduler: ranks of a group as user-level threads of one worker
+ * (SLUICE_ENDPOINTS_SWITCH=user).
  *
- *   rank at home --yield--> inbox --> queue of the worker --yield of another rank--> runs there
- *        ^                                                                              |
- *        '----- system call, fault, pending signal (its signal frame moves home) -------'
+ *   rank at home --yield--> inbox --> queue of the worker --another yields--> runs there
+ *        ^                                                                      |
+ *        '--- system call, fault, pending signal (its signal frame moves home) -'
  *
- * A worker is a process of the carrier that shares its memory and descriptors. Syscall User Dispatch
- * raises SIGSYS at each system call of a rank on it; the handler moves the signal frame to the home,
- * which executes the call there. Faults go home in the same way and happen again.
+ * A worker is a process of the carrier that shares its memory and descriptors. Syscall User
+ * Dispatch raises SIGSYS at each system call of a rank on it; the handler moves the signal frame to
+ * the home, which executes the call there. Faults go home in the same way and happen again.
  *
  * One worker owns the queue. A rank that keeps it for a time slice while others are ready loses it:
  * the monitor (the carrier) gives the queue to a spare worker, and the rank goes on beside it. No

@@ -15,11 +15,13 @@
 	__attribute__((no_sanitize("address", "thread", "undefined"), no_stack_protector))
 
 enum {
+	FUTEX_OP_WAIT = 0,
+	FUTEX_OP_WAKE = 1,
 	WAKE_SIGNAL = 64, /* real-time: a program's own is told apart by its value */
 	OWNER_BUSY = 1,
 	PID_NONE = -1,
 	WORKERS_MAX = ENDPOINT_RANKS_MAX + 1,
-	SIGNALS_KEPT = 64,
+	SIGNALS_DEFERRED = 64,
 	HOME_STACK_BYTES = 16 << 10,
 	FRAME_BYTES = 16 << 10, /* kernels with AMX state need 11 KiB */
 	FRAME_FP_OFFSET = 512,
@@ -39,7 +41,7 @@ struct switch_rank {
 	uint64_t mask;            /* of the home, while its thread waits */
 	stack_t signal_stack;
 	uint32_t signals;
-	siginfo_t signal[SIGNALS_KEPT];
+	siginfo_t signal[SIGNALS_DEFERRED];
 	_Alignas(64) char frame[FRAME_BYTES];
 	_Alignas(64) char home_stack[HOME_STACK_BYTES];
 };
@@ -51,9 +53,9 @@ struct endpoint_worker {
 	struct switch_group *group;
 	struct switch_rank *_Atomic current;
 	_Atomic uint64_t switches;
-	uint64_t seen; /* monitor: switches at the last slice */
+	uint64_t observed; /* monitor: switches at the last slice */
 	uint32_t alone; /* switches that may have kept a home from running */
-	_Atomic uint32_t given, is_spare; /* given: futex */
+	_Atomic uint32_t given, is_unused; /* given: futex */
 	int pid;
 };
 
@@ -79,7 +81,7 @@ NOT_WATCHED static inline struct endpoint_worker *worker_of_stack(const void *at
 
 /* switch.S */
 void switch_out(struct endpoint *self);
-void switch_away(struct endpoint *self, void *home_stack);
+void switch_decouple(struct endpoint *self, void *home_stack);
 _Noreturn void switch_enter(struct endpoint *next);
 _Noreturn void switch_restart(struct endpoint_worker *w);
 size_t switch_copy(void *to, const void *from, size_t bytes);

@@ -314,22 +314,22 @@ static bool is_sibling(int pid)
 	       (endpoint_self ? endpoint_is_peer(pid) : os_shares_memory(pid));
 }
 
-/* On a worker of the scheduler (endpoints/), where a system call costs microseconds: a copy that stops
- * at what is not mapped. Returns: bytes; or -1 with EFAULT, as the kernel. */
-static ssize_t read_away(const struct message_read *c, uint64_t total)
+/* On a worker of the scheduler (endpoints/), where a system call costs microseconds: a copy that
+ * stops at what is not mapped. Returns: bytes; or -1 with EFAULT, as the kernel. */
+static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 {
 	const struct iovec *local = c->local, *remote = c->remote;
 	uint64_t at = 0, local_at = 0, remote_at = 0;
 
 	while (at < total) {
 		uint64_t n = base_min_u64(local->iov_len - local_at, remote->iov_len - remote_at);
-		uint64_t left;
+		uint64_t remaining;
 
 		n = base_min_u64(n, total - at);
-		left = endpoint_self->copy((char *)local->iov_base + local_at,
+		remaining = endpoint_self->copy((char *)local->iov_base + local_at,
 					   (char *)remote->iov_base + remote_at, n);
-		at += n - left;
-		if (left)
+		at += n - remaining;
+		if (remaining)
 			break;
 		local_at += n;
 		remote_at += n;
@@ -361,8 +361,8 @@ ssize_t message_read(const struct message_read *c)
 		return read_real(c);
 	total = base_min_u64(vector_bytes(c->local, c->locals),
 			     vector_bytes(c->remote, c->remotes));
-	if (total && endpoint_is_away() && endpoint_is_peer(c->pid))
-		return read_away(c, total);
+	if (total && endpoint_is_decoupled() && endpoint_is_peer(c->pid))
+		return read_decoupled(c, total);
 	if (total < READ_MIN_BYTES)
 		return read_real(c);
 	if (total >= DIRECT_MIN_BYTES && is_sibling(c->pid)) {

@@ -16,7 +16,7 @@ void message_begin(void)
 		return;
 	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
 	if (endpoint_self)
-		return; /* ranks of the group read private memory, and adoption makes system calls */
+		return; /* its peers read private memory, and adoption makes system calls */
 	region_set_read_by_peers();
 	snapshot_begin(node_header_self());
 	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);

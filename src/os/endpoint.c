@@ -22,7 +22,7 @@ static uint64_t fs_base(void)
  * before the kernel has read it and it names this process. */
 void endpoint_find(void)
 {
-	char *end, *text = base_job_take(ENDPOINT_VARIABLE);
+	char *end, *text = base_job_extract(ENDPOINT_VARIABLE);
 	struct endpoint copy, *at = text ? (struct endpoint *)strtoull(text, &end, 16) : NULL;
 	struct iovec to = { &copy, sizeof copy }, from = { at, sizeof copy };
 
@@ -37,7 +37,7 @@ void endpoint_find(void)
 	endpoint_self = at;
 }
 
-bool endpoint_is_away(void)
+bool endpoint_is_decoupled(void)
 {
 	return endpoint_self && endpoint_self->worker && fs_base() == endpoint_self->fs;
 }

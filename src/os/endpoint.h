@@ -52,7 +52,7 @@ static inline bool endpoint_yield(void)
 }
 
 /* Does the calling thread run on a worker, where a system call costs microseconds? */
-bool endpoint_is_away(void);
+bool endpoint_is_decoupled(void);
 /* Is the process with this ID a rank of the group? */
 bool endpoint_is_peer(int pid);
 

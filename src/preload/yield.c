@@ -72,7 +72,7 @@ EXPORT int sched_yield(void)
 /* A rank on a worker asks its home, which takes microseconds, and MPICH asks once a message. */
 EXPORT pid_t getpid(void)
 {
-	return endpoint_is_away() ? endpoint_self->home_pid : (pid_t)syscall(SYS_getpid);
+	return endpoint_is_decoupled() ? endpoint_self->home_pid : (pid_t)syscall(SYS_getpid);
 }
 
 EXPORT int usleep(useconds_t us)

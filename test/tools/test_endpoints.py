@@ -33,7 +33,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(autouse=True, params=['kernel', 'user'])
 def switch(request, monkeypatch):
-    """Who gives the processor to the ranks."""
+    """Each test with both schedulers: the kernel, and the ranks themselves."""
     monkeypatch.setitem(FOR_ALL, 'SLUICE_ENDPOINTS_SWITCH', request.param)
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank without MPI that gives its processor to others by sched_yield(). First argument: what to do;
- * others: ranks, rounds. Ranks find each other's counters in a file that all of them map. */
+/* A rank without MPI that gives its processor to others by sched_yield(). Arguments: what to do,
+ * ranks, rounds, a file with counters that all ranks map. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fenv.h>
@@ -204,7 +204,6 @@ static int others_go_on(int computes)
 	return 0;
 }
 
-/* Waits for something that takes long: sleeping ranks are for a test that counts. */
 static void *beside(void *arg)
 {
 	for (int i = 0; i < 1000; i++)
