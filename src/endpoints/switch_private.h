@@ -11,8 +11,7 @@
 #include "sud/sud.h"
 
 /* Runs with the FS base of a rank, on stacks that a sanitizer does not know. */
-#define NOT_WATCHED \
-	__attribute__((no_sanitize("address", "thread", "undefined"), no_stack_protector))
+#define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 enum {
 	FUTEX_OP_WAIT = 0,

@@ -8,8 +8,15 @@ import json
 import pytest
 
 from support.behaviours import behaviours
+from support.build import compile_once
+from support.paths import PROGRAMS, SOURCES
 
 PROGRAM = 'endpoints.c'
+
+
+SWITCH = 'SLUICE_ENDPOINTS_SWITCH'
+# of the whole suite: ranks of one address space, and the process IDs of ranks
+SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped']
 
 
 def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
@@ -20,14 +27,15 @@ def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
     return done
 
 
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
 @pytest.mark.parametrize('name, ranks, share', [
     ('mpich', 2, 2), ('mpich', 4, 2), ('openmpi', 2, 2), ('debian-mpich', 3, 3), ('debian-openmpi', 3, 2),
     ('impi', 2, 2)])
-def test_messages_and_windows(name, ranks, share, get_mpi, with_sluice):
-    names = [behaviour for behaviour, _ in behaviours(PROGRAM) if behaviour != 'processes']
+def test_messages_and_windows(name, ranks, share, switch, get_mpi, with_sluice):
+    names = [behaviour for behaviour, _ in behaviours(PROGRAM) if behaviour not in SPECIAL]
     if name == 'debian-mpich': # MPICH 4.0.2 loses the put of 3 plain processes, too
         names.remove('windows')
-    assert check(get_mpi(name), ranks, share, names, with_sluice).status == 0
+    assert check(get_mpi(name), ranks, share, names, with_sluice, **{SWITCH: switch}).status == 0
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
@@ -60,3 +68,33 @@ def test_messages_are_copied_directly(name, get_mpi, with_sluice, tmp_path):
     for rank in range(2):
         counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
         assert counters['bytes_messages'] > 200 << 20
+
+
+@pytest.fixture(scope='module')
+def reads():
+    return str(compile_once(PROGRAMS / 'libmpi_reads.so', 'cc', ['-shared', '-fPIC'],
+                            [SOURCES / 'lib/reads.c']))
+
+
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
+def test_ranks_that_wait_give_their_processor_away(name, switch, reads, get_mpi, with_sluice, tmp_path):
+    """A rank on the worker reads its sibling by a copy that stops at what is not mapped."""
+    if not with_sluice:
+        pytest.skip('without Sluice each rank has its own address space')
+    check(get_mpi(name), 2, 2, SPECIAL[1:], True, **{SWITCH: switch}, HARNESS_READS=reads,
+          SLUICE_STATS=str(tmp_path / 'stats'))
+    for rank in range(2):
+        counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
+        if switch == 'kernel':
+            assert counters['switches'] == counters['trips'] == 0
+        else: # of 100 reads; a trip sends a rank home for 64 barriers at most
+            assert counters['switches'] > 1000 and counters['messages'] > 50, counters
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_collectives_of_ranks_that_switch(name, get_mpi, with_sluice):
+    env = {'SLUICE_COLL_THRESHOLD': '1', 'coll:allreduce': 'on', SWITCH: 'user'}
+    names = [behaviour for behaviour, _ in behaviours('moves.c')][:6]
+    for ranks, share in (2, 2), (4, 4), (4, 2):
+        assert check(get_mpi(name), ranks, share, names, with_sluice, 'moves.c', **env).status == 0

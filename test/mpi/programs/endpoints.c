@@ -2,6 +2,10 @@
 /* Messages, windows and ends of ranks, some of which share an address space. */
 #include "check.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define LARGEST (1 << 20)
@@ -72,6 +76,65 @@ BEHAVIOUR(processes, 2)
 	if (rank == 0) /* the parent of an image is its carrier */
 		for (int i = 0; i < size; i++)
 			check_note("parent %d", all[i][1]);
+}
+
+enum { PAGE = 4096, HOLE = 2 * PAGE }; /* two pages, and one without access */
+
+typedef ssize_t reads(pid_t pid, const struct iovec *l, unsigned long ls, const struct iovec *r,
+		      unsigned long rs);
+
+/* Reads `bytes` from `from` of the peer in uneven pieces. Many barriers before: the rank that reads
+ * runs where its processor is given to others, if they switch. */
+static void read_piecewise(reads *read_by, pid_t pid, const char *from, long bytes, long expected)
+{
+	long first = bytes / 3, second = bytes / 2;
+	struct iovec l[2] = { { in, (size_t)first }, { in + first, (size_t)(bytes - first) } };
+	struct iovec r[2] = { { (char *)from, (size_t)second },
+			      { (char *)from + second, (size_t)(bytes - second) } };
+	long n, wrong = 0;
+
+	for (int i = 0; i < 100; i++)
+		MPI_Barrier(MPI_COMM_WORLD);
+	memset(in, 0, HOLE + PAGE);
+	errno = 0;
+	n = read_by(pid, l, 2, r, 2);
+	if (n != expected || (n < 0 && errno != EFAULT))
+		check_fail("%ld bytes: read %ld instead of %ld, errno %d", bytes, n, expected,
+			   errno);
+	for (long i = 0; i < n; i++)
+		wrong += in[i] != from[i];
+	for (long i = n < 0 ? 0 : n; i < HOLE + PAGE; i++)
+		wrong += in[i] != 0;
+	EXPECT(!wrong);
+}
+
+/* Needs ranks of one address space: the bytes are compared there. */
+BEHAVIOUR(reads_stop_where_nothing_is_mapped, 2)
+{
+	void *library = dlopen(getenv("HARNESS_READS"), RTLD_NOW);
+	reads *read_by = library ? (reads *)dlsym(library, "library_reads") : NULL;
+	struct { char *at; pid_t pid; } own, all[64];
+
+	EXPECT(read_by);
+	own.at = mmap(NULL, HOLE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	own.pid = getpid();
+	for (int i = 0; i < HOLE; i++)
+		own.at[i] = letter(rank, i) | 1;
+	mprotect(own.at + HOLE, PAGE, PROT_NONE);
+	in = malloc(HOLE + PAGE);
+	MPI_Allgather(&own, sizeof own, MPI_BYTE, all, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+	for (int round = 0; round < 20; round++) {
+		const char *from = all[(rank + 1) % size].at;
+		pid_t pid = all[(rank + 1) % size].pid;
+
+		read_piecewise(read_by, pid, from, HOLE, HOLE);
+		read_piecewise(read_by, pid, from + 5, 700, 700);
+		read_piecewise(read_by, pid, from + 9, HOLE, HOLE - 9);
+		read_piecewise(read_by, pid, from + HOLE - 1, 100, 1);
+		read_piecewise(read_by, pid, from + HOLE, 100, -1);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	free(in);
 }
 
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
