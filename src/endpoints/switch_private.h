@@ -10,7 +10,8 @@
 #include "endpoints/switch.h"
 #include "sud/sud.h"
 
-/* Runs with the FS base of a rank, on stacks that a sanitizer does not know. */
+/* Runs with the FS base of a rank, on stacks that a sanitizer does not know. FS changes in switch.S
+ * only, so that a stack protector finds the canary that it has put there. */
 #define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 enum {

@@ -116,7 +116,8 @@ BEHAVIOUR(reads_stop_where_nothing_is_mapped, 2)
 	struct { char *at; pid_t pid; } own, all[64];
 
 	EXPECT(read_by);
-	own.at = mmap(NULL, HOLE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	own.at = mmap(NULL, HOLE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
 	own.pid = getpid();
 	for (int i = 0; i < HOLE; i++)
 		own.at[i] = letter(rank, i) | 1;
