@@ -82,6 +82,7 @@ enum base_guard_kind {
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_endpoints { BASE_ENDPOINTS_CORE = -1, BASE_ENDPOINTS_L3 = -2 };
 enum base_switch { BASE_SWITCH_KERNEL, BASE_SWITCH_USER };
 enum base_wait { BASE_WAIT_AUTO, BASE_WAIT_SPIN, BASE_WAIT_POLITE };
 enum base_sums { BASE_SUMS_FIXED, BASE_SUMS_HOST, BASE_SUMS_ANY };
@@ -152,7 +153,7 @@ struct base_options {
 	const char *node_name;          /* node_name: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
-	int64_t endpoints;              /* SLUICE_ENDPOINTS: ranks an address space; 0 = off */
+	int64_t endpoints;              /* SLUICE_ENDPOINTS: ranks; 0 = off, or a word */
 	int64_t endpoints_switch;       /* SLUICE_ENDPOINTS_SWITCH: enum base_switch */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
@@ -173,7 +174,9 @@ struct base_option {
 	void *value; /* into base_opt: bool, uint64_t, int64_t or const char *; NULL: a list */
 	const char *dflt;         /* as the user would write it; of an int, a word stands for 0 */
 	int64_t min, max;         /* inclusive; bytes and ints */
-	const char *const *choices; /* NULL-terminated; for a BASE_OPT_STRING: allowed texts */
+	/* NULL-terminated; for a BASE_OPT_STRING: allowed texts; for a BASE_OPT_INT: more words,
+	 * which stand for -1, -2 ... */
+	const char *const *choices;
 	const char *unit;         /* "bytes", "us", "" */
 	const char *help;         /* one sentence, no full stop */
 	bool shared;              /* ranks must agree: part of base_options_hash() */

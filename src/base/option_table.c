@@ -28,6 +28,7 @@ static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
 static const char *const sums_words[] = { "fixed", "host", "any", NULL };
 static const char *const wait_words[] = { "auto", "spin", "polite", NULL };
+static const char *const endpoints_words[] = { "core", "l3", NULL };
 static const char *const switch_words[] = { "kernel", "user", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "mremap", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
@@ -94,7 +95,9 @@ struct base_option base_option_table[] = {
 	     "Whether blocked ranks give their CPUs away: polite, after some microseconds; spin, "
 	     "as the host MPI does; auto, polite where a node has more ranks than CPUs", LOCAL),
 	INT("SLUICE_ENDPOINTS", endpoints, "off", 1, 64, "ranks",
-	    "How many ranks of a node share an address space", LOCAL),
+	    "How many ranks of a node share an address space; core, as many as there are for each "
+	    "CPU of the job; l3, for each last-level cache",
+	    LOCAL, .choices = endpoints_words),
 	ENUM("SLUICE_ENDPOINTS_SWITCH", endpoints_switch, "kernel", switch_words,
 	     "Who gives the processor to ranks of one address space: the kernel; or user, a rank "
 	     "that waits, which is for more ranks than CPUs", LOCAL),

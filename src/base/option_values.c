@@ -107,6 +107,11 @@ int option_set(const struct base_option *o, const char *text)
 			*(int64_t *)o->value = 0;
 			return 0;
 		}
+		for (int64_t i = 0; o->choices && o->choices[i]; i++)
+			if (!strcasecmp(text, o->choices[i])) {
+				*(int64_t *)o->value = -1 - i;
+				return 0;
+			}
 		rc = base_parse_int(text, &number);
 		if (rc)
 			return rc;
@@ -165,7 +170,11 @@ void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 		return;
 	case BASE_OPT_INT:
 		if (has_word(o))
-			used = (size_t)snprintf(buf, cap, "%s, or ", o->dflt);
+			used = (size_t)snprintf(buf, cap, "%s, ", o->dflt);
+		for (int64_t i = 0; o->choices && o->choices[i]; i++)
+			used += (size_t)snprintf(buf + used, cap - used, "%s, ", o->choices[i]);
+		if (used)
+			used += (size_t)snprintf(buf + used, cap - used, "or ");
 		snprintf(buf + used, cap - used,
 			 "a whole number from %" PRId64 " to %" PRId64 "%s%s", o->min, o->max,
 			 o->unit[0] ? " " : "", o->unit);
@@ -218,6 +227,9 @@ int base_option_print(const struct base_option *o, char *buf, size_t cap)
 	case BASE_OPT_INT:
 		if (has_word(o) && !*(const int64_t *)o->value)
 			return snprintf(buf, cap, "%s", o->dflt);
+		if (o->choices && *(const int64_t *)o->value < 0)
+			return snprintf(buf, cap, "%s",
+					o->choices[-1 - *(const int64_t *)o->value]);
 		return snprintf(buf, cap, "%" PRId64, *(const int64_t *)o->value);
 	case BASE_OPT_ENUM:
 		return snprintf(buf, cap, "%s", o->choices[*(const int64_t *)o->value]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The scheduler in ranks and on workers: see switch.h. The part of the carrier is monitor.c. */
-#include <signal.h>
 #include <limits.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 
@@ -9,7 +9,7 @@
 
 /* struct ucontext of the kernel, which ends before glibc's members */
 enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
-enum { FP_MAGIC = 0x46505853, FP_ALIGN = 64, SYSCALL_BYTES = 2 };
+enum { FP_MAGIC = 0x46505853, SYSCALL_BYTES = 2, TRAP_BREAKPOINT = 3, BREAKPOINT_BYTES = 1 };
 enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
 enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64 };
 enum { KERNEL_YIELD_EVERY = 16 }; /* switches, while a rank is at home */
@@ -95,7 +95,7 @@ NOT_WATCHED static void post(struct switch_group *g, struct switch_rank *r)
 		switch_wake(g);
 }
 
-/* One writer. */
+/* Has one writer: the worker. */
 NOT_WATCHED static void count(struct endpoint_worker *w)
 {
 	uint64_t n = atomic_load_explicit(&w->switches, memory_order_relaxed);
@@ -262,8 +262,11 @@ NOT_WATCHED void switch_on_trap(int sig, siginfo_t *si, void *context)
 	}
 	if (!r)
 		sud_syscall(SYS_exit_group, 1); /* a fault of the scheduler: the carrier ends all */
+	/* the instruction happens again at home; these two have moved the program counter */
 	if (sig == SIGSYS)
 		*ip -= SYSCALL_BYTES;
+	if (sig == SIGTRAP && uc->uc_mcontext.gregs[REG_TRAPNO] == TRAP_BREAKPOINT)
+		*ip -= BREAKPOINT_BYTES;
 	if (!keep_frame(r, uc))
 		sud_syscall(SYS_exit_group, 2);
 	r->endpoint.trips++;
@@ -338,6 +341,8 @@ NOT_WATCHED static bool decouple(struct switch_rank *r)
 {
 	const uint64_t all = ~0ull;
 
+	if (atomic_load_explicit(&r->group->ranks, memory_order_relaxed) < 2)
+		return false; /* nobody to give the processor to */
 	if (r->stay) {
 		r->stay--;
 		return false;

@@ -68,7 +68,8 @@ struct switch_group {
 	_Atomic int32_t at_home; /* ranks, for a heuristic: it may be off by some */
 	int wakes_fd;
 	const uint64_t *cpus;
-	uint32_t cpu_bytes, ranks, workers;
+	uint32_t cpu_bytes, workers;
+	_Atomic uint32_t ranks;
 	struct switch_rank *rank[ENDPOINT_RANKS_MAX];
 	struct endpoint_worker *worker[WORKERS_MAX];
 	int pids[ENDPOINT_RANKS_MAX + 1];

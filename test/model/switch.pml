@@ -2,7 +2,7 @@
 /*
  * endpoints/: two ranks, which two workers run in turn, and the monitor, which gives the queue from
  * one worker to the other: src/endpoints/switch.c, switch.S and monitor.c. Nobody uses the stack of a
- * rank that another uses, and no rank is forgotten. A rank leaves home twice and ends at home.
+ * rank that another uses, and no rank is forgotten. Rank 0 leaves home twice, rank 1 once; both end at home.
  *
  *   RELEASE_EARLY    the scheduler is free while its worker is on the stack of a rank in the queue
  *   POST_ON_STACK    a rank without the queue offers itself before its worker has left its stack
@@ -13,7 +13,7 @@
  */
 #define NONE 2 /* no rank */
 #define HOME 3 /* uses a stack: 0 nobody, 1 and 2 the workers */
-#define TIMES 2
+#define TIMES (2 - rank) /* enough for each mutant, and a fifth of the states of 2 and 2 */
 #define GIFTS 2
 
 byte owner = 1, user[2], current[3] = NONE;

@@ -95,9 +95,12 @@ def test_globals_tls_heap_threads_and_plugins_are_each_ranks_own(ranks, share, p
     assert ends == expected
 
 
-def test_as_many_ranks_as_asked_for_share_an_address_space(programs):
+def test_as_many_ranks_as_asked_for_share_an_address_space(programs, monkeypatch):
     """Each image has mapped ld.so once more, beside that of the carrier."""
-    for share, loaders in ((3, [4, 4, 4, 2]), (1, [2, 2, 2, 2]), ('off', [1, 1, 1, 1])):
+    monkeypatch.setitem(FOR_ALL, 'MPI_LOCALNRANKS', '4')
+    cpus = min(len(os.sched_getaffinity(0)), 4)
+    core = {1: [5] * 4, 2: [3] * 4}.get(cpus, [2] * 4 if cpus == 4 else [3] * 4)
+    for share, loaders in ((3, [4, 4, 4, 2]), (1, [2, 2, 2, 2]), ('off', [1, 1, 1, 1]), ('core', core)):
         ends = run([programs / 'ranks', 'space'], 4, share)
         assert [int(re.search(r'loaders (\d+)', out)[1]) for _, out, _ in ends] == loaders
 
@@ -141,7 +144,8 @@ def test_arguments_environment_folder_mask_limits_and_cpus_arrive(programs, tmp_
         assert out.splitlines()[0] == (
             f'{rank}: {programs}/ranks <describe> <a b> <> <*> in {folders[rank]} mask 02{rank} '
             f'files {300 + rank} cpus {count} name ranks mine m{rank}')
-        assert (status, err) == (rank, '')
+        others = [line for line in err.splitlines() if 'does not switch: its CPUs' not in line]
+        assert (status, others) == (rank, [])
 
 
 def test_descriptors_keep_their_numbers_and_pipes_end(programs):

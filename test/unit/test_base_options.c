@@ -103,6 +103,7 @@ static const struct {
 	SET("SLUICE_FAULT_PROGRESS=off", fault_progress, false),
 	SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
 	SET("SLUICE_WAIT=polite", wait, BASE_WAIT_POLITE),
+	SET("SLUICE_ENDPOINTS_SWITCH=user", endpoints_switch, BASE_SWITCH_USER),
 	SET("SLUICE_WORKERS=48", engine_workers, 48),
 	SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),
 	SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
@@ -155,6 +156,11 @@ UNIT_TEST(a_word_stands_for_a_number_below_the_range)
 	CHECK_EQ(base_opt.endpoints, 4);
 	CHECK_EQ(load("SLUICE_ENDPOINTS=Off", NULL), 0);
 	CHECK_EQ(base_opt.endpoints, 0);
+	CHECK_EQ(load("SLUICE_ENDPOINTS=core", NULL), 0);
+	CHECK_EQ(base_opt.endpoints, BASE_ENDPOINTS_CORE);
+	CHECK_EQ(load("SLUICE_ENDPOINTS=L3", NULL), 0);
+	CHECK_EQ(base_opt.endpoints, BASE_ENDPOINTS_L3);
+	CHECK(load("SLUICE_ENDPOINTS=-1", NULL) < 0);
 	CHECK(load("SLUICE_ENDPOINTS=0", NULL) < 0);
 	CHECK(load("SLUICE_ENDPOINTS=65", NULL) < 0);
 	CHECK_EQ(load(NULL, NULL), 0);

@@ -21,6 +21,8 @@
 #include "run.h"
 #include "stats.h"
 #include "tool.h"
+#include "topology.h"
+#include "wait/wait.h"
 
 static const char help[] =
 	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--endpoints=N] [--]\n"
@@ -32,7 +34,9 @@ static const char help[] =
 	"  --set NAME=VALUE  set an option, with or without SLUICE_ in its name\n"
 	"                    (sluice info lists them)\n"
 	"  --endpoints=N     N ranks of a node share an address space (Linux processes\n"
-	"                    that run the unmodified program); off, none, the default\n"
+	"                    that run the unmodified program); core, as many as there\n"
+	"                    are for each CPU; l3, for each last-level cache; off, none,\n"
+	"                    the default\n"
 	"  --mpi PATH        use the MPI library at PATH, or of the installation at\n"
 	"                    PATH: its folder comes first in LD_LIBRARY_PATH\n"
 	"\n"
@@ -336,11 +340,33 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 	return library;
 }
 
+/* Returns: ranks of an address space by the option; 0: unknown. Each rank of the node comes to the
+ * same number, unless the launcher has bound them to different numbers of CPUs. */
+static int group_ranks(void)
+{
+	struct wait_facts facts;
+	struct topology machine;
+	int parts, a_cache;
+
+	if (base_opt.endpoints > 0)
+		return (int)base_opt.endpoints;
+	wait_facts_read(&facts);
+	if (facts.local_ranks <= 0 || facts.cpus <= 0)
+		return 0;
+	parts = facts.cpus;
+	if (base_opt.endpoints == BASE_ENDPOINTS_L3) {
+		a_cache = topology_read(&machine) || !machine.cache_count ? 0
+				: (int)machine.caches[0].pus;
+		parts = a_cache ? (facts.cpus + a_cache - 1) / a_cache : 1;
+	}
+	return (facts.local_ranks + parts - 1) / parts;
+}
+
 /* The rank joins the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind)
 {
 	struct endpoints_program program = { .path = path, .argv = argv,
-					     .ranks = (int)base_opt.endpoints,
+					     .ranks = group_ranks(),
 					     .node_rank = base_job_node_rank(),
 					     .switches = base_opt.endpoints_switch ==
 							 BASE_SWITCH_USER };
@@ -351,6 +377,8 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 		setenv("PMIX_MCA_gds", "hash", 1);
 	if (program.node_rank < 0) {
 		snprintf(reason, sizeof reason, "no launcher has started it");
+	} else if (!program.ranks) {
+		snprintf(reason, sizeof reason, "the number of ranks of this node is unknown");
 	} else if (kind != PRELOAD_TARGET_MPI && kind != PRELOAD_TARGET_PLAIN) {
 		snprintf(reason, sizeof reason, "%s links no MPI library", path);
 	} else {

@@ -143,9 +143,24 @@ static int get_signals(void)
 static void on_fault(int sig, siginfo_t *si, void *context)
 {
 	(void)context;
-	if (sig == SIGSEGV && si->si_addr == (void *)(long)(8 * (rank + 1)))
+	if (sig != SIGSEGV || si->si_addr == (void *)(long)(8 * (rank + 1)))
 		faults++;
-	siglongjmp(back, 1);
+	if (sig != SIGTRAP)
+		siglongjmp(back, 1);
+}
+
+static void raise_fault(int kind)
+{
+	volatile int zero = 0;
+
+	if (kind == 0)
+		*(volatile int *)(long)(8 * (rank + 1)) = 1;
+	if (kind == 1)
+		__asm__ volatile("ud2");
+	if (kind == 2)
+		zero = 7 / zero;
+	if (kind == 3)
+		__asm__ volatile("int3"); /* the program goes on behind it */
 }
 
 static int get_faults(void)
@@ -153,10 +168,13 @@ static int get_faults(void)
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
 
 	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGILL, &action, NULL);
+	sigaction(SIGFPE, &action, NULL);
+	sigaction(SIGTRAP, &action, NULL);
 	meet_first();
 	for (int i = 0; i < rounds; i++) {
 		if (!sigsetjmp(back, 1))
-			*(volatile int *)(long)(8 * (rank + 1)) = 1;
+			raise_fault(i % 4);
 		meet();
 	}
 	return faults == rounds ? 0 : fail("faults went to another rank");
