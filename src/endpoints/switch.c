@@ -146,6 +146,8 @@ NOT_WATCHED static void send_home(struct switch_rank *r, bool has_frame)
 	siginfo_t info;
 	long rc;
 
+	if (atomic_load_explicit(&r->is_dead, memory_order_relaxed))
+		return; /* its process ID may be another's by now */
 	r->has_frame = has_frame;
 	r->endpoint.worker = NULL;
 	atomic_fetch_add_explicit(&r->group->at_home, 1, memory_order_relaxed);
