@@ -201,8 +201,8 @@ static bool serve_once(struct carrier *c)
 		poll_fds[i + 3] = (struct pollfd){ .fd = c->rank[i].socket, .events = POLLIN };
 	n = poll(poll_fds, (nfds_t)c->joined + 3,
 		 runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS);
-	if (poll_fds[2].revents && read(poll_fds[2].fd, &wakes, sizeof wakes) < 0)
-		poll_fds[2].fd = -1;
+	if (poll_fds[2].revents)
+		(void)!read(poll_fds[2].fd, &wakes, sizeof wakes); /* another poll tells the same */
 	if (runs)
 		switch_monitor(c->scheduler);
 	if (n <= 0)

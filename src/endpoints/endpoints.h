@@ -14,7 +14,8 @@
  *   child.c    ... and put into force by the new process, without a C library
  *   message.c  the messages between both
  *   carrier.c  accepts shells, starts images, reports how they end
- *   switch.c   ranks that take turns on one kernel thread, if asked for (switch.h)
+ *   switch.c   ranks that take turns on one kernel thread, if asked for (switch.h) ...
+ *   monitor.c  ... and the carrier's part of that
  *   image.c    maps ld.so, builds the stack that execve() would build, clones
  *
  * An image is a process of its own that shares the memory of its siblings and nothing else: process

@@ -27,6 +27,7 @@ enum {
 	PHDRS_MAX = 32,
 	AUXV_MAX = 64,
 	SEED_BYTES = 16,
+	ENDPOINT_TEXT_BYTES = 64,     /* variable of a rank that switches */
 	CHILD_STACK_BYTES = 64 << 10, /* below the job, until ld.so starts */
 	WAIT_NS = 100 * 1000 * 1000,
 	/* unused, below the fence: UCX tests sbrk(-4096) and would cut off what the carrier uses */
@@ -314,7 +315,7 @@ static int fill_stack(const struct image_start *start, const struct loaded *so, 
 	for (uint32_t i = 0; i < start->envc; i++)
 		put_word(w, put_text(w, start->envp[i]));
 	if (start->rank) {
-		char text[64];
+		char text[ENDPOINT_TEXT_BYTES];
 
 		snprintf(text, sizeof text, ENDPOINT_VARIABLE "=%llx",
 			 (unsigned long long)(uintptr_t)switch_endpoint(start->rank));
@@ -327,7 +328,8 @@ static int fill_stack(const struct image_start *start, const struct loaded *so, 
 static int build_stack(const struct image_start *start, const struct loaded *so, struct stack *out)
 {
 	size_t words = start->argc + start->envc + 2 * AUXV_MAX + 16;
-	uint64_t text = start->text_bytes + 64 + strlen(start->file.interp) + words * 8 + PAGE;
+	uint64_t text = start->text_bytes + ENDPOINT_TEXT_BYTES + strlen(start->file.interp) +
+			words * 8 + PAGE;
 	struct writer w = { .words = calloc(words, sizeof(uint64_t)) };
 	int rc;
 

@@ -220,28 +220,39 @@ static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes
 	return true;
 }
 
+/* A place in a vector of pieces. */
+struct place {
+	const struct iovec *piece;
+	uint64_t at; /* in the piece */
+};
+
+static char *address(const struct place *p) { return (char *)p->piece->iov_base + p->at; }
+
+/* Returns: bytes from both places on that are contiguous on both sides, at most `most`. */
+static uint64_t run_bytes(const struct place *to, const struct place *from, uint64_t most)
+{
+	return base_min_u64(most, base_min_u64(to->piece->iov_len - to->at,
+					       from->piece->iov_len - from->at));
+}
+
+static void advance(struct place *p, uint64_t bytes)
+{
+	p->at += bytes;
+	if (p->at == p->piece->iov_len)
+		*p = (struct place){ p->piece + 1, 0 };
+}
+
 static bool read_runs(struct reading *r)
 {
-	const struct iovec *local = r->call->local, *remote = r->call->remote;
-	uint64_t local_at = 0, remote_at = 0;
+	struct place to = { r->call->local, 0 }, from = { r->call->remote, 0 };
 
 	while (r->at < r->total) {
-		uint64_t n = base_min_u64(local->iov_len - local_at, remote->iov_len - remote_at);
+		uint64_t n = run_bytes(&to, &from, r->total - r->at);
 
-		n = base_min_u64(n, r->total - r->at);
-		if (!read_run(r, (char *)local->iov_base + local_at,
-			      (uintptr_t)remote->iov_base + remote_at, n))
+		if (!read_run(r, address(&to), (uintptr_t)address(&from), n))
 			return false;
-		local_at += n;
-		remote_at += n;
-		if (local_at == local->iov_len) {
-			local++;
-			local_at = 0;
-		}
-		if (remote_at == remote->iov_len) {
-			remote++;
-			remote_at = 0;
-		}
+		advance(&to, n);
+		advance(&from, n);
 	}
 	return is_right(r);
 }
@@ -318,29 +329,16 @@ static bool is_sibling(int pid)
  * stops at what is not mapped. Returns: bytes; or -1 with EFAULT, as the kernel. */
 static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 {
-	const struct iovec *local = c->local, *remote = c->remote;
-	uint64_t at = 0, local_at = 0, remote_at = 0;
+	struct place to = { c->local, 0 }, from = { c->remote, 0 };
+	uint64_t at = 0, remaining = 0;
 
-	while (at < total) {
-		uint64_t n = base_min_u64(local->iov_len - local_at, remote->iov_len - remote_at);
-		uint64_t remaining;
+	while (at < total && !remaining) {
+		uint64_t n = run_bytes(&to, &from, total - at);
 
-		n = base_min_u64(n, total - at);
-		remaining = endpoint_self->copy((char *)local->iov_base + local_at,
-					   (char *)remote->iov_base + remote_at, n);
+		remaining = endpoint_self->copy(address(&to), address(&from), n);
 		at += n - remaining;
-		if (remaining)
-			break;
-		local_at += n;
-		remote_at += n;
-		if (local_at == local->iov_len) {
-			local++;
-			local_at = 0;
-		}
-		if (remote_at == remote->iov_len) {
-			remote++;
-			remote_at = 0;
-		}
+		advance(&to, n);
+		advance(&from, n);
 	}
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, at);
