@@ -14,10 +14,13 @@
 #define SPIN_NS      4000u    /* shorter waits cost no system call */
 #define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
 #define SWITCH_NS    5000000u /* where it is a function call: waking a sleeper costs many of them */
-#define TEST_NS      50000u   /* polite: tests without other work, until they count as a wait */
+#define TEST_NS      1000000u /* tests without other work are a wait after that */
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
 #define POLL_NS      3000u    /* the same after a nap: a poll that found something */
-#define TEST_GAP_NS  1000u    /* from one test to the next */
+#define TEST_GAP_NS  100u     /* from one test to the next; the program works in longer ones */
+#define TEST_EVERY   16       /* tests, of which one reads the clock */
+#define TESTS_MIN    512      /* of a wait: TEST_NS may have been the time slices of others */
+#define LONG_SHARE   8        /* of the gaps of a wait one may be longer, as caches are cold */
 #define NAP_MIN_NS   60000u   /* the kernel's timers add 50 us */
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
@@ -136,7 +139,7 @@ bool wait_round(void)
 	if (!w)
 		return false;
 	if (w->is_testing)
-		return true;
+		return !yields; /* the host MPI's own yield may let the sender run */
 	/* the clock costs more than the switch: it is read when this rank waits for long */
 	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield())
 		return true;
@@ -160,21 +163,24 @@ bool wait_round(void)
 
 /* ---- calls of the program ------------------------------------------------------------------ */
 
+static void call_begin(struct wait_thread *w, bool is_common)
+{
+	w->calls++;
+	w->may_wake_all = is_common;
+	w->is_testing = false; /* an error handler may have left a test by longjmp() */
+	w->tests = w->long_gaps = 0;
+}
+
 void wait_call_begin(void)
 {
-	if (!wait_thread)
-		return;
-	wait_thread->calls++;
-	/* an error handler may have left a test by longjmp() */
-	wait_thread->may_wake_all = wait_thread->is_testing = false;
+	if (wait_thread)
+		call_begin(wait_thread, false);
 }
 
 void wait_common_begin(void)
 {
-	if (!wait_thread)
-		return;
-	wait_thread->calls++;
-	wait_thread->may_wake_all = true;
+	if (wait_thread)
+		call_begin(wait_thread, true);
 }
 
 int wait_call_end(int rc)
@@ -195,34 +201,50 @@ int wait_call_end_for(int rc, int world_rank)
 void wait_test_begin(void)
 {
 	struct wait_thread *w;
-	uint64_t now;
 
-	wait_call_begin();
-	if (wait_mode() != WAIT_POLITE)
-		return;
-	w = self();
+	w = wait_mode() == WAIT_POLITE ? self() : NULL;
 	if (!w)
 		return;
+	w->calls++;
+	w->may_wake_all = false;
 	w->is_testing = true;
-	now = os_now_ns();
-	if (now - w->tested_at_ns > TEST_GAP_NS)
-		w->tests_since_ns = now;
+	w->long_gaps += w->tested_at_ns && os_now_ns() - w->tested_at_ns > TEST_GAP_NS;
+	w->tested_at_ns = 0;
+}
+
+/*
+ * Tests are a wait when nothing was found for TEST_NS and the gaps between them are those of an
+ * empty loop. A program that works between its tests must never sleep, however short its work is:
+ * it may not be waiting at all.
+ */
+static bool tests_are_wait(const struct wait_thread *w, uint64_t now)
+{
+	return w->tests > TESTS_MIN && w->long_gaps <= w->tests / TEST_EVERY / LONG_SHARE &&
+	       now - w->tests_since_ns > (endpoint_self ? SWITCH_NS : TEST_NS);
 }
 
 int wait_test_end(int rc, const int *found)
 {
 	struct wait_thread *w = wait_thread;
+	uint64_t now;
 
 	if (!w || !w->is_testing)
 		return rc;
 	w->is_testing = false;
-	if (rc || *found)
+	if (rc || *found) {
+		w->tests = w->long_gaps = 0;
 		return wait_call_end(rc);
-	endpoint_yield();
-	w->tested_at_ns = os_now_ns();
-	if (w->tested_at_ns - w->tests_since_ns > (endpoint_self ? SWITCH_NS : TEST_NS)) {
-		nap(w, w->tested_at_ns - w->tests_since_ns);
-		w->tested_at_ns = os_now_ns();
 	}
-	return rc;
+	endpoint_yield();
+	if (++w->tests % TEST_EVERY != 1 && !w->is_armed)
+		return rc;
+	now = os_now_ns();
+	if (w->tests == 1)
+		w->tests_since_ns = now;
+	if (tests_are_wait(w, now)) {
+		nap(w, now - w->tests_since_ns);
+		return rc;
+	}
+	w->tested_at_ns = now;
+	return wait_call_end(rc);
 }

@@ -69,7 +69,10 @@ struct wait_thread {
 	bool may_wake_all;    /* the call has not woken the others yet */
 	bool has_napped;      /* since the last poll */
 	/* tests of the program, which wait_round() does not count */
-	uint64_t tests_since_ns, tested_at_ns;
+	uint32_t tests;          /* in a row, without result */
+	uint32_t long_gaps;      /* measured gaps between them that were longer than an empty loop's */
+	uint64_t tests_since_ns; /* the first of them */
+	uint64_t tested_at_ns;   /* the last one, if its gap is measured; 0: it is not */
 };
 /* NULL until the thread's first idle round. A pointer, as static TLS is scarce. */
 extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initial-exec")));
