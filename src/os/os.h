@@ -154,6 +154,13 @@ int os_vma_each(os_vma_visit *visit, void *arg);
 /* Returns: true when os_vma_query() uses the ioctl; then cached regions are verified at each
  * use. */
 bool os_vma_query_is_cheap(void);
+/*
+ * Does the range hold pages that may not be touched although their mapping may be
+ * (MADV_GUARD_INSTALL, Linux 6.13)? No mapping shows them. start and end: whole pages. Where the
+ * kernel has guard regions and cannot list them, this makes the pages of the range present.
+ * Context: as os_vma_query().
+ */
+bool os_has_guard_region(uintptr_t start, uintptr_t end);
 
 /* Populates the page tables of a shared mapping for writing (Linux 5.14; no effect on older
  * kernels). Context: async-signal-safe; a raw system call that no hook sees. */

@@ -32,6 +32,16 @@ _Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is ker
 enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
 enum { QUERY_OR_NEXT = 16 };
 
+/* The uapi of Linux 6.7; of its categories, guard regions, 6.15. */
+struct pm_scan_arg {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+_Static_assert(sizeof(struct pm_scan_arg) == 96, "struct pm_scan_arg is kernel ABI");
+#define PAGEMAP_SCAN _IOWR('f', 16, struct pm_scan_arg)
+enum { PAGE_IS_GUARD = 1 << 8 };
+enum { ADVICE_POPULATE_READ = 22, ADVICE_GUARD_INSTALL = 102 }; /* of madvise() */
+
 enum { LOCK_TRIES = 10000 };
 
 enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
@@ -241,4 +251,44 @@ bool os_vma_query_is_cheap(void)
 		cache_unlock(c);
 	}
 	return !rc;
+}
+
+/* ---- guard regions ----------------------------------------------------------------------- */
+
+/* Returns: 1 or 0; -errno: the kernel cannot tell. */
+static int scan_for_guard(uintptr_t start, uintptr_t end)
+{
+	uint64_t found[3]; /* start, end, categories of a range */
+	struct pm_scan_arg q = {
+		.size = sizeof(q),
+		.start = start,
+		.end = end,
+		.vec = (uintptr_t)found,
+		.vec_len = 1,
+		.max_pages = 1,
+		.category_mask = PAGE_IS_GUARD,
+		.return_mask = PAGE_IS_GUARD,
+	};
+	int fd = os_vma_open("pagemap"), rc;
+
+	if (fd < 0)
+		return fd;
+	rc = (int)syscall(SYS_ioctl, fd, PAGEMAP_SCAN, &q);
+	rc = rc < 0 ? -errno : rc > 0;
+	syscall(SYS_close, fd);
+	return rc;
+}
+
+bool os_has_guard_region(uintptr_t start, uintptr_t end)
+{
+	int rc;
+
+	/* the kernel checks the advice first, even of no bytes: before Linux 6.13 there is none */
+	if (start >= end || syscall(SYS_madvise, NULL, 0, ADVICE_GUARD_INSTALL))
+		return false;
+	rc = scan_for_guard(start, end);
+	if (rc >= 0)
+		return rc;
+	/* Linux 6.13 and 6.14, or no /proc */
+	return syscall(SYS_madvise, start, end - start, ADVICE_POPULATE_READ) && errno == EFAULT;
 }

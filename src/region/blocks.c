@@ -52,13 +52,19 @@ void block_sign(void *p, size_t bytes)
 		*sign_of(end) = (struct sign){ bytes, sign_word((uintptr_t)p, bytes) };
 }
 
-/* Memory of the program, or adopted memory: reading it has no effect. */
-static bool is_readable(uintptr_t a, size_t bytes)
+/*
+ * Memory of the program, or adopted memory: reading it has no effect. `a` lies in a page of
+ * [buf, end), which the program uses, or in a page that may be a guard region.
+ */
+static bool is_readable(uintptr_t a, size_t bytes, uintptr_t buf, uintptr_t end)
 {
+	uintptr_t page = base_round_down(a, OS_PAGE);
 	struct os_vma v;
 
 	return !os_vma_query((void *)a, &v) && v.read && v.write && !v.is_special &&
-	       a + bytes <= v.end && (!v.shared || arena_is_known(&v));
+	       a + bytes <= v.end && (!v.shared || arena_is_known(&v)) &&
+	       ((page + OS_PAGE > buf && page < end) ||
+		!os_has_guard_region(page, page + OS_PAGE));
 }
 
 bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
@@ -67,11 +73,11 @@ bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
 	const struct sign *s;
 
 	if (!blocks_are_known || buf % sizeof(struct header) ||
-	    !is_readable(header, sizeof(struct header)) ||
+	    !is_readable(header, sizeof(struct header), buf, buf + bytes) ||
 	    !is_mapping(buf, (const struct header *)header, &start, &end) || bytes > end - buf)
 		return false;
 	s = sign_of(end);
-	if (!is_readable((uintptr_t)s, sizeof *s) || s->word != sign_word(buf, s->bytes) ||
+	if (!is_readable((uintptr_t)s, sizeof *s, buf, buf + bytes) || s->word != sign_word(buf, s->bytes) ||
 	    s->bytes < bytes)
 		return false;
 	*out_bytes = s->bytes;

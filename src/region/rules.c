@@ -198,16 +198,20 @@ static size_t default_stack_bytes(void)
 }
 
 /*
- * A thread's stack is mapped right above an inaccessible guard page. Memory above a stack may have
- * merged with it into one mapping, so only addresses within a stack's length of the guard page are
- * suspect.
+ * A thread's stack lies right above an inaccessible guard page: a mapping of its own, or a guard
+ * region in the stack's mapping (glibc 2.42). Memory above a stack may have merged with it into one
+ * mapping, so only addresses within a stack's length of the guard page are suspect. [start, end)
+ * begins in `at`, and must not hold guard regions either, which adoption would touch and remove.
  */
-static bool may_be_stack(const struct os_vma *at, uintptr_t start)
+static bool may_be_stack(const struct os_vma *at, uintptr_t start, uintptr_t end)
 {
+	size_t stack = base_round_up(default_stack_bytes(), OS_PAGE);
+	bool is_near = start - at->start < stack;
 	struct os_vma v;
 
-	if (!at->start || start - at->start >= default_stack_bytes() ||
-	    os_vma_query((void *)(at->start - 1), &v))
+	if (os_has_guard_region(is_near ? at->start : start - stack, end))
+		return true;
+	if (!at->start || !is_near || os_vma_query((void *)(at->start - 1), &v))
 		return false;
 	return v.end == at->start && !v.read && !v.write && !v.shared && !v.inode;
 }
@@ -232,7 +236,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 		if (why)
 			return why;
 		if (n == 0 && !v.inode && !known->is_block && !known->is_static &&
-		    may_be_stack(&v, start))
+		    may_be_stack(&v, start, end))
 			return "it may be a thread's stack";
 		a = v.end;
 	}

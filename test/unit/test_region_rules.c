@@ -2,6 +2,7 @@
 /* Which memory is adopted or refused, and buffers that overlap. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 #include "region_case.h"
@@ -87,6 +88,32 @@ REGION_TEST(a_block_right_above_a_threads_stack_is_adopted)
 	fill(p + PAGE + stack, MIB, 1);
 	ADOPT(p + PAGE + stack, MIB);
 	CHECK_FILLED(p + PAGE + stack, MIB, 1);
+}
+
+/* The same with the guard that glibc 2.42 has: pages of the stack's own mapping. */
+REGION_TEST(stacks_with_guard_regions_are_refused)
+{
+	enum { GUARD_INSTALL = 102 };
+	size_t stack = 0;
+	pthread_attr_t attr;
+	char *p;
+
+	if (madvise(NULL, 0, GUARD_INSTALL))
+		unit_skip("this kernel has no guard regions");
+	region_begin(NULL, NULL);
+	CHECK(!pthread_getattr_default_np(&attr) && !pthread_attr_getstacksize(&attr, &stack));
+	p = pages_get(MIB + stack + 2 * MIB);
+	/* as glibc, past the hooks */
+	CHECK_EQ(syscall(SYS_madvise, p + MIB - PAGE, PAGE, GUARD_INSTALL), 0);
+	CHECK_REFUSED(p + MIB, MIB, "stack");
+	CHECK_REFUSED(p + MIB + stack - MIB, MIB, "stack");
+	CHECK_REFUSED(p + MIB / 2, MIB, "stack"); /* the guard region lies inside */
+	fill(p + MIB + stack, MIB, 1);
+	ADOPT(p + MIB + stack, MIB);
+	CHECK_FILLED(p + MIB + stack, MIB, 1);
+	fill(p, MIB / 2, 2);
+	ADOPT(p, MIB / 2);
+	CHECK_FILLED(p, MIB / 2, 2);
 }
 
 /* A stack larger than the default is known to its own thread. */
