@@ -52,25 +52,32 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 
 /* ---- the channel ------------------------------------------------------------------------- */
 
-/* The queue calls it when it has got back all it could post: start the next operation. */
-static void start_next(void *arg)
+/* The view of operation i, for the queue. */
+static struct xfer_view *view_at(void *arg, uint32_t i)
 {
 	struct exec_run *r = arg;
-	uint32_t i;
+	struct exec_op *o = &r->ops[i];
 
-	while (!atomic_load_explicit(&r->is_stopped,
-				     memory_order_acquire)) { /* partner: exec_stop_channel */
-		i = atomic_fetch_add_explicit(&r->next_queued, 1, memory_order_relaxed);
-		if (i >= r->op_count)
-			break;
-		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move &&
-		    !transfer_is_claimed(&r->ops[i].view) &&
-		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
-			return;
-	}
+	return o->state == EXEC_MATCHED && o->view.can_move && !transfer_is_claimed(&o->view)
+		       ? &o->view
+		       : NULL;
+}
+
+/* The queue calls it when it has got back all it could post. */
+static void channel_idle(void *arg)
+{
+	struct exec_run *r = arg;
+
 	r->drained(r->drained_arg);
 	atomic_store_explicit(&r->in_channel, 0,
 			      memory_order_release); /* partner: exec_is_in_channel */
+}
+
+/* One queue feeds the transfers of all operations. */
+static void feed(struct exec_run *r)
+{
+	if (!xfer_queue_start(&r->queue, view_at, r->op_count, r->chan, r->depth, channel_idle, r))
+		channel_idle(r);
 }
 
 static void view_again(struct exec_run *r, enum xfer_view_mode mode)
@@ -115,36 +122,28 @@ void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t d
 	r->drained = drained;
 	r->drained_arg = arg;
 	atomic_store_explicit(&r->in_channel, 1, memory_order_release);
-	start_next(r);
+	feed(r);
 }
 
-void exec_stop_channel(struct exec_run *r)
-{
-	if (atomic_exchange_explicit(&r->is_stopped, true,
-				     memory_order_release)) /* partner: start_next */
-		return;
-	if (atomic_load_explicit(&r->in_channel, memory_order_acquire))
-		xfer_queue_stop(&r->queue);
-}
+void exec_stop_channel(struct exec_run *r) { xfer_queue_stop(&r->queue); }
 
 void exec_restart_channel(struct exec_run *r)
 {
 	uint32_t none = 0;
 
-	if (!r->chan || !atomic_load_explicit(&r->is_stopped, memory_order_relaxed))
+	if (!r->chan || !xfer_queue_is_stopped(&r->queue))
 		return;
 	if (!atomic_compare_exchange_strong_explicit(&r->in_channel, &none, 1, memory_order_acquire,
 						     memory_order_relaxed))
 		return; /* the channel still holds fragments: a later touch starts it again */
 	xfer_queue_init(&r->queue);
-	atomic_store_explicit(&r->next_queued, 0, memory_order_relaxed);
-	atomic_store_explicit(&r->is_stopped, false, memory_order_relaxed);
-	start_next(r);
+	feed(r);
 }
 
 bool exec_is_in_channel(const struct exec_run *r)
 {
-	return atomic_load_explicit(&r->in_channel, memory_order_acquire); /* partner: start_next */
+	return atomic_load_explicit(&r->in_channel,
+				    memory_order_acquire); /* partner: channel_idle */
 }
 
 void exec_rescue(struct exec_run *r)

@@ -161,8 +161,8 @@ static void run_retire(struct exec_run *r)
 static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec_call *call)
 {
 	memset(r, 0, offsetof(struct exec_run, queue));
-	memset((char *)r + offsetof(struct exec_run, next_queued), 0,
-	       sizeof *r - offsetof(struct exec_run, next_queued));
+	memset((char *)r + offsetof(struct exec_run, in_channel), 0,
+	       sizeof *r - offsetof(struct exec_run, in_channel));
 	r->comm = e;
 	r->call = *call;
 	r->op = number_of(e, call);

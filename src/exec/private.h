@@ -87,9 +87,7 @@ struct exec_run {
 	struct engine_chan *chan;
 	bool has_copied; /* the transfer of the copy that may be detached is open */
 	struct xfer_queue queue;
-	_Atomic uint32_t next_queued; /* operations below it have been given to the channel */
-	_Atomic uint32_t in_channel;  /* the queue is in use */
-	_Atomic bool is_stopped;
+	_Atomic uint32_t in_channel; /* the queue is in use */
 	_Atomic bool has_ended; /* set by exec_end(): the next user of the slot frees the run */
 	uint32_t depth;
 	void (*drained)(void *arg);

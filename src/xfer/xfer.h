@@ -283,50 +283,63 @@ int xfer_repair_receive(struct xfer_view *v);
 /* One fragment in the channel, posted piece by piece. */
 struct xfer_post {
 	struct engine_copy copy;
+	struct xfer_view *view;
+	uint32_t fragment;
 	uint64_t at, end; /* transfer bytes: the posted piece begins at `at` */
 	uint64_t since;   /* time of the post, for the trace */
 };
+#define XFER_POSTS 63u /* fragments that a queue has in the channel, as channels hold copies */
+
+/* Returns: transfer i of a queue; NULL: it is not for the channel. The answer is one view for each
+ * i, unless the transfer is claimed. Context: as done() of the engine. */
+typedef struct xfer_view *xfer_view_at(void *arg, uint32_t i);
 
 /*
- * The virtual queue of a transfer (its unclaimed units) feeds a channel of a copy engine: the
- * channel holds `depth` fragments, and the end of each claims and posts the next one (CE mode); an
- * autonomous engine gets all fragments at once, as `depth` is then that of the channel.
- * After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes its posted
- * copies. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
+ * The virtual queue of one or more transfers (their unclaimed units, in order) feeds a channel of a
+ * copy engine: the channel holds `depth` fragments, and the end of each claims and posts the next
+ * one (CE mode); an autonomous engine gets all fragments at once, as `depth` is then that of the
+ * channel. After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes its
+ * posted copies. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
  *
- *    init -> start ... [stop, rescue] ... drained() -> start (another transfer) ...
+ *    init -> start ... [stop, rescue] ... drained() -> start (other transfers) ...
  *
  * Owner: the caller keeps the memory until the queue is idle.
  * Context: the engine's done() runs in any of its threads; stop, rescue and is_idle may be called
  * from any thread at any time.
  */
 struct xfer_queue {
-	struct xfer_view view;
 	struct engine_chan *chan;
 	uint64_t piece_bytes, align_bytes;
+	xfer_view_at *at; /* for 0 to count - 1 */
+	uint32_t count;
+	_Atomic uint32_t present; /* the transfer whose fragments are posted now */
 	void (*drained)(void *arg);
-	void *arg;
-	_Atomic uint32_t users;    /* fragments in the channel, plus one while start() runs */
+	void *arg;              /* of `at` and `drained` */
+	_Atomic uint32_t users; /* fragments in the channel, plus one while start() runs */
 	_Atomic bool is_stopped, is_retired;
 	/* time of the last end of a copy, or of the beginning of a wait */
 	_Atomic uint64_t moved_ns;
-	struct xfer_post posts[XFER_FRAGMENTS_MAX]; /* by fragment */
+	_Atomic uint64_t free_posts;
+	struct xfer_post posts[XFER_POSTS];
 };
 
 /* Equivalent to zeroing the memory. Not while the queue is in use. */
 void xfer_queue_init(struct xfer_queue *q);
 /*
- * Claim fragments of `v`, which is copied, and post them.
+ * Claim fragments of the transfers, whose views stay as they are until the queue is idle, and post
+ * them.
  * Returns: true: the channel holds fragments, and drained(arg) will be called once, after the last
  * has ended and nothing is left to post; drained() may start q again. False: the channel holds none
  * (none was free, the queue is stopped, the channel refused, or an end is not an address in a
  * window: see engine/engine.h), and drained() is not called.
  * Context: async-signal-safe.
  */
-bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,
-		      uint32_t depth, void (*drained)(void *arg), void *arg);
+bool xfer_queue_start(struct xfer_queue *q, xfer_view_at *at, uint32_t count,
+		      struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
+		      void *arg);
 /* CPU mode, until xfer_queue_init(): post no more. Context: async-signal-safe. */
 void xfer_queue_stop(struct xfer_queue *q);
+bool xfer_queue_is_stopped(const struct xfer_queue *q);
 bool xfer_queue_is_idle(const struct xfer_queue *q);
 /*
  * For waiting threads: let the engine notice ended copies, and do here copies that it has not

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "coll/coll.h"
+#include "engine_late.h"
 #include "exec/exec.h"
 #include "os/os.h"
 #include "ranks.h"
@@ -229,4 +230,63 @@ UNIT_TEST(partner_that_waits_for_what_it_left_is_seen_until_it_goes_on)
 UNIT_TEST(who_leaves_copies_its_own_block_first_when_told_to)
 {
 	ranks_run(2, OPTIONS, body_own, NULL);
+}
+
+/* ---- a channel --------------------------------------------------------------------------- */
+
+static void note_drained(void *arg) { ++*(unsigned *)arg; }
+
+/* The root of a gather leaves its call: the device gets all transfers at once, and nobody polls. */
+static void root_leaves_all_to_a_channel(struct ranks *r, struct exec_run *run)
+{
+	uint64_t others = (uint64_t)(r->size - 1) * BYTES, give_up = os_now_ns() + 20000000000u;
+	struct engine_chan *chan;
+	struct engine_caps caps;
+	unsigned drained = 0;
+
+	CHECK_EQ(engine_late.chan_open(-1, 0, &chan), 0);
+	engine_late.caps(chan, &caps);
+	CHECK_EQ(exec_settle(run, EXEC_COPY_OWN, true, 0), EXEC_MAY_DETACH);
+	exec_detach(run);
+	exec_start_channel(run, chan, caps.depth, note_drained, &drained);
+	while (engine_late_copied() < others && os_now_ns() < give_up)
+		usleep(100);
+	CHECK_EQ(engine_late_copied(), others);
+	CHECK_EQ(engine_late_submissions(), 1);
+	CHECK(exec_is_in_channel(run) && !drained);
+	for (int i = 0; i < r->size; i++)
+		CHECK_EQ(bench.user[1][(uint64_t)(i + 1) * BYTES - 1], i + 1);
+	while (exec_is_in_channel(run))
+		exec_rescue(run);
+	CHECK_EQ(drained, 1);
+	CHECK(exec_is_complete(run));
+	exec_end(run);
+	engine_late.chan_close(chan);
+}
+
+static void body_channel(struct ranks *r)
+{
+	struct exec_run *run;
+
+	bench_begin(r);
+	engine_late_piece_bytes = BYTES;
+	memset(bench.user[0], r->rank + 1, BYTES);
+	memset(bench.user[1], 0, user_bytes(1));
+	if (!r->rank) /* comes last: a root that waits for long would copy */
+		until(WORD_SEEN, (uint64_t)r->size - 1);
+	run = begin(true);
+	if (r->rank) {
+		atomic_fetch_add(&r->words[WORD_SEEN], 1);
+		until(WORD_LEFT, 1);
+		CHECK_EQ(exec_wait(run), 0);
+	} else {
+		root_leaves_all_to_a_channel(r, run);
+		atomic_store(&r->words[WORD_LEFT], 1);
+	}
+	bench_end();
+}
+
+UNIT_TEST(an_autonomous_channel_moves_all_transfers_of_a_run_while_nobody_polls)
+{
+	ranks_run(4, OPTIONS, body_channel, NULL);
 }

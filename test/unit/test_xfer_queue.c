@@ -339,6 +339,94 @@ UNIT_TEST(queue_with_nothing_left_to_claim_is_not_started)
 	end();
 }
 
+/* ---- several transfers --------------------------------------------------------------------- */
+
+enum { TRANSFERS = 3 };
+static struct fake_xfer some[TRANSFERS];
+
+static void begin_some(void)
+{
+	begin(BYTES, FRAGMENT, 0);
+	fake_xfer_fini(&t);
+	for (unsigned k = 0; k < TRANSFERS; k++)
+		fake_xfer_init(&some[k], BYTES / 4, FRAGMENT, 0);
+}
+
+/* drained: of the queue. */
+static void end_some(unsigned drained)
+{
+	CHECK_EQ(some[0].drained, drained);
+	CHECK(xfer_queue_is_idle(&q));
+	for (unsigned k = 0; k < TRANSFERS; k++) {
+		while (xfer_move(&some[k].view, XFER_ANY))
+			;
+		fake_check(&some[k]);
+		fake_xfer_fini(&some[k]);
+	}
+}
+
+static void count_some(void *arg) { ((struct fake_xfer *)arg)->drained++; }
+
+static bool start_some(uint32_t depth)
+{
+	return xfer_queue_start(&q, fake_view, TRANSFERS, &ch.base, depth, count_some, some);
+}
+
+UNIT_TEST(queue_feeds_several_transfers_at_once)
+{
+	begin_some();
+	CHECK(start_some(FAKE_HELD));
+	CHECK_EQ(ch.count, FRAGMENTS / 4 * TRANSFERS);
+	CHECK_EQ(ch.flushes, 1);
+	CHECK_EQ(ch.announced, 2 * TRANSFERS);
+	while (ch.count)
+		fake_end(&ch, ch.count / 2, 0);
+	end_some(1);
+}
+
+UNIT_TEST(queue_leaves_no_gap_between_transfers)
+{
+	begin_some();
+	CHECK(start_some(2));
+	for (unsigned left = FRAGMENTS / 4 * TRANSFERS; left; left--) {
+		CHECK_EQ(ch.count, left > 1 ? 2 : 1);
+		fake_end(&ch, 0, left % 4 ? 0 : -EIO);
+	}
+	end_some(1);
+}
+
+UNIT_TEST(queue_leaves_out_transfers_that_it_cannot_copy)
+{
+	begin_some();
+	some[0].view.can_move = false;
+	while (xfer_move(&some[1].view, XFER_ANY))
+		;
+	CHECK(start_some(FAKE_HELD));
+	CHECK_EQ(ch.count, FRAGMENTS / 4);
+	while (ch.count)
+		fake_end(&ch, 0, 0);
+	some[0].view.can_move = true;
+	end_some(1);
+	begin_some();
+	some[0].view.can_move = some[1].view.can_move = some[2].view.can_move = false;
+	CHECK(!start_some(2));
+	some[0].view.can_move = some[1].view.can_move = some[2].view.can_move = true;
+	end_some(0);
+}
+
+UNIT_TEST(queue_of_several_transfers_stops_in_the_middle)
+{
+	begin_some();
+	CHECK(start_some(2));
+	fake_end(&ch, 0, 0);
+	fake_end(&ch, 0, 0);
+	xfer_queue_stop(&q); /* it holds fragments of two transfers */
+	fake_end(&ch, 1, -EIO);
+	fake_end(&ch, 0, 0);
+	CHECK_EQ(ch.count, 0);
+	end_some(1);
+}
+
 /* ---- started again by its own end ---------------------------------------------------------- */
 
 static unsigned rounds;
@@ -346,17 +434,17 @@ static unsigned rounds;
 static void next_round(void *arg)
 {
 	CHECK(xfer_queue_is_idle(&q));
-	fake_check(&t);
-	fake_xfer_again(&t);
+	fake_check(arg);
+	fake_xfer_again(arg);
 	if (++rounds < 5)
-		CHECK(xfer_queue_start(&q, &t.view, &ch.base, 2, next_round, arg));
+		CHECK(xfer_queue_start(&q, fake_view, 1, &ch.base, 2, next_round, arg));
 }
 
 UNIT_TEST(queue_can_be_started_again_when_it_is_drained)
 {
 	begin(BYTES, FRAGMENT, 300);
 	rounds = 0;
-	CHECK(xfer_queue_start(&q, &t.view, &ch.base, 2, next_round, NULL));
+	CHECK(xfer_queue_start(&q, fake_view, 1, &ch.base, 2, next_round, &t));
 	while (ch.count)
 		fake_end(&ch, ch.count - 1, 0);
 	CHECK_EQ(rounds, 5);

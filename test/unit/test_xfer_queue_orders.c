@@ -9,7 +9,7 @@
 
 #include "xfer_fake.h"
 
-enum { UNIT = 64, CHOICES_MAX = 4096 };
+enum { UNIT = 64, CHOICES_MAX = 4096, TRANSFERS = 2 };
 
 /* ---- choosing, run after run ------------------------------------------------------------- */
 
@@ -47,12 +47,13 @@ static bool next_path(void)
 
 /* ---- the world --------------------------------------------------------------------------- */
 
-static struct fake_xfer t;
+static struct fake_xfer t[TRANSFERS];
 static struct fake_chan ch;
 static struct xfer_queue q;
 static struct {
-	uint64_t owned; /* units that the queue has claimed and not finished or given back */
-	unsigned errors, depth;
+	/* by transfer: units that the queue has claimed and not finished or given back */
+	uint64_t owned[TRANSFERS];
+	unsigned errors, depth, transfers;
 	bool begun, started, stopped, gone;
 } now;
 /* Mutations that the test must find. */
@@ -74,11 +75,12 @@ static void point(void)
 
 static void check_world(void)
 {
-	uint64_t held = fake_held_bits(&t, &ch);
-
-	CHECK_EQ(held & ~now.owned, 0);
+	for (unsigned k = 0; k < now.transfers; k++)
+		CHECK_EQ(fake_held_bits(&t[k], &ch) & ~now.owned[k], 0);
 	CHECK(ch.count <= now.depth);
 }
+
+static uint64_t *owned(const struct xfer *x) { return &now.owned[x == &t[1].x]; }
 
 static uint32_t point_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start)
 {
@@ -87,8 +89,8 @@ static uint32_t point_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32
 	point();
 	i = xfer_claim(x, tag, units, start);
 	if (i != XFER_NONE) {
-		CHECK(!(now.owned & xfer_bit(i)));
-		now.owned |= xfer_bit(i);
+		CHECK(!(*owned(x) & xfer_bit(i)));
+		*owned(x) |= xfer_bit(i);
 	}
 	point();
 	return i;
@@ -97,7 +99,7 @@ static uint32_t point_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32
 static void point_unclaim(struct xfer *x, uint32_t unit)
 {
 	point();
-	now.owned &= ~xfer_bit(unit);
+	*owned(x) &= ~xfer_bit(unit);
 	if (fault != KEEPS_REFUSED)
 		xfer_unclaim(x, unit);
 	point();
@@ -106,7 +108,7 @@ static void point_unclaim(struct xfer *x, uint32_t unit)
 static void point_finish(struct xfer_view *v, uint64_t bits)
 {
 	point();
-	now.owned &= ~bits;
+	*owned(v->x) &= ~bits;
 	xfer_finish(v, bits);
 	point();
 }
@@ -114,7 +116,7 @@ static void point_finish(struct xfer_view *v, uint64_t bits)
 static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 {
 	point();
-	now.owned &= ~xfer_bit(unit);
+	*owned(v->x) &= ~xfer_bit(unit);
 	if (fault == COMPLETES_FAILED)
 		xfer_finish(v, xfer_bit(unit));
 	else
@@ -123,32 +125,38 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 	return 0;
 }
 
-#define xfer_claim        point_claim
-#define xfer_unclaim      point_unclaim
-#define xfer_finish       point_finish
-#define xfer_copy_unit    point_copy_unit
-#define xfer_queue_init   model_init
-#define xfer_queue_start  model_start
-#define xfer_queue_stop   model_stop
-#define xfer_queue_is_idle model_is_idle
-#define xfer_queue_rescue model_rescue
-#define os_now_ns()     ((uint64_t)1)
+#define xfer_claim            point_claim
+#define xfer_unclaim          point_unclaim
+#define xfer_finish           point_finish
+#define xfer_copy_unit        point_copy_unit
+#define xfer_queue_init       model_init
+#define xfer_queue_start      model_start
+#define xfer_queue_stop       model_stop
+#define xfer_queue_is_stopped model_is_stopped
+#define xfer_queue_is_idle    model_is_idle
+#define xfer_queue_rescue     model_rescue
+#define os_now_ns()           ((uint64_t)1)
 #undef atomic_load_explicit
 #undef atomic_store_explicit
 #undef atomic_fetch_add_explicit
 #undef atomic_fetch_sub_explicit
 #undef atomic_exchange_explicit
+#undef atomic_compare_exchange_strong_explicit
 #define atomic_load_explicit(p, o)         (point(), __atomic_load_n((p), (o)))
 #define atomic_store_explicit(p, v, o)     (point(), __atomic_store_n((p), (v), (o)))
 #define atomic_fetch_add_explicit(p, v, o) (point(), __atomic_fetch_add((p), (v), (o)))
 #define atomic_fetch_sub_explicit(p, v, o) (point(), __atomic_fetch_sub((p), (v), (o)))
 #define atomic_exchange_explicit(p, v, o)  (point(), __atomic_exchange_n((p), (v), (o)))
+#define atomic_compare_exchange_strong_explicit(p, e, v, o, f)                                     \
+	(point(), __atomic_compare_exchange_n((p), (e), (v), false, (o), (f)))
 #define base_count(counter, n)             ((void)0)
 #define UNUSED                             __attribute__((unused))
 static void model_init(struct xfer_queue *m);
-static bool model_start(struct xfer_queue *m, const struct xfer_view *v, struct engine_chan *chan,
-			uint32_t depth, void (*drained)(void *arg), void *arg);
+static bool model_start(struct xfer_queue *m, xfer_view_at *at, uint32_t count,
+			struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
+			void *arg);
 static void model_stop(struct xfer_queue *m);
+static bool model_is_stopped(const struct xfer_queue *m);
 static bool model_is_idle(const struct xfer_queue *m) UNUSED;
 static bool model_rescue(struct xfer_queue *m, uint64_t now_ns) UNUSED;
 #include "xfer/queue.c"
@@ -160,23 +168,18 @@ static bool model_rescue(struct xfer_queue *m, uint64_t now_ns) UNUSED;
 /* ---- what may happen --------------------------------------------------------------------- */
 
 /* In this order; the numbers depend on what can happen now. */
-static bool can_stop(void)
+static bool can_stop(void) { return !now.stopped && !now.gone; }
+/* The first transfer of which a CPU can take a unit; NULL: none. */
+static struct xfer_view *can_move(void)
 {
-	return !now.stopped && !now.gone;
+	for (unsigned k = 0; k < now.transfers; k++)
+		if (!xfer_is_all_claimed(&t[k].x, t[k].view.tag, t[k].view.units))
+			return &t[k].view;
+	return NULL;
 }
-static bool can_move(void)
-{
-	return !xfer_is_all_claimed(&t.x, t.view.tag, t.view.units);
-}
-static bool can_fail(void)
-{
-	return ch.count && !now.errors;
-}
+static bool can_fail(void) { return ch.count && !now.errors; }
 
-static unsigned events(void)
-{
-	return ch.count + can_fail() + can_stop() + can_move();
-}
+static unsigned events(void) { return ch.count + can_fail() + can_stop() + !!can_move(); }
 
 static void event(unsigned n)
 {
@@ -193,7 +196,7 @@ static void event(unsigned n)
 		now.stopped = true;
 		model_stop(&q);
 	} else {
-		CHECK_EQ(xfer_move(&t.view, 0), 1);
+		CHECK_EQ(xfer_move(can_move(), 0), 1);
 	}
 	check_world();
 }
@@ -201,86 +204,91 @@ static void event(unsigned n)
 /* Nobody looks at it any more, or crashes. */
 static void drained(void *arg)
 {
-	CHECK_EQ((uintptr_t)arg, (uintptr_t)&t);
+	CHECK_EQ((uintptr_t)arg, (uintptr_t)t);
 	CHECK(!now.gone);
-	t.drained++;
+	t->drained++;
 	now.gone = true;
-	memset(&q.view, 0xdd, sizeof q.view);
+	memset(q.posts, 0xdd, sizeof q.posts);
+	q.at = NULL;
 	q.chan = NULL;
 	q.drained = NULL;
 }
 
-static void one_run(uint32_t depth)
+static void one_run(uint32_t transfers, uint32_t depth)
 {
 	memset(&now, 0, sizeof now);
 	now.depth = depth;
+	now.transfers = transfers;
 	ch.count = 0;
-	fake_xfer_again(&t);
+	for (unsigned k = 0; k < transfers; k++)
+		fake_xfer_again(&t[k]);
 	model_init(&q); /* nobody else has it yet */
 	now.begun = true;
-	now.started = model_start(&q, &t.view, &ch.base, depth, drained, &t);
-	CHECK(now.started || !t.drained);
+	now.started = model_start(&q, fake_view, transfers, &ch.base, depth, drained, t);
+	CHECK(now.started || !t->drained);
 	if (!now.started)
 		now.gone = true; /* the owner may forget it */
 	while (ch.count || can_move())
 		event(choose(events()));
-	CHECK_EQ(now.owned, 0);
-	CHECK_EQ(t.drained, now.started);
-	fake_check(&t);
+	CHECK_EQ(t->drained, now.started);
+	for (unsigned k = 0; k < transfers; k++) {
+		CHECK_EQ(now.owned[k], 0);
+		fake_check(&t[k]);
+	}
 }
 
-static void explore(uint32_t fragments, uint64_t edge, uint32_t depth, uint64_t piece,
-		    unsigned room)
+static void prepare(struct fake_xfer *x, uint32_t fragments, uint64_t edge)
+{
+	struct xfer_plan *p = &x->view.plan;
+
+	fake_xfer_init(x, fragments * UNIT + 2 * edge, 4096, edge);
+	p->small_bytes = UNIT;
+	p->half_bytes = fragments * UNIT;
+	p->in_half = p->fragments = fragments;
+	p->units = x->view.units = fragments + (edge > 0);
+	p->total = xfer_bits(x->view.units);
+}
+
+static void explore(uint32_t transfers, uint32_t fragments, uint64_t edge, uint32_t depth,
+		    uint64_t piece, unsigned room)
 {
 	fake_chan_init(&ch);
 	ch.caps.max_copy_bytes = piece;
 	ch.depth = room;
-	fake_xfer_init(&t, fragments * UNIT + 2 * edge, 4096, edge);
-	t.view.plan.small_bytes = UNIT;
-	t.view.plan.half_bytes = fragments * UNIT;
-	t.view.plan.in_half = t.view.plan.fragments = fragments;
-	t.view.plan.units = t.view.units = fragments + (edge > 0);
-	t.view.plan.total = xfer_bits(t.view.units);
+	for (unsigned k = 0; k < transfers; k++)
+		prepare(&t[k], fragments, edge);
 	memset(&path, 0, sizeof path);
 	do
-		one_run(depth);
+		one_run(transfers, depth);
 	while (next_path());
-	fake_xfer_fini(&t);
+	for (unsigned k = 0; k < transfers; k++)
+		fake_xfer_fini(&t[k]);
 	if (getenv("INTERLEAVE_SHOW"))
 		printf("  %lu runs\n", path.runs);
 }
 
-UNIT_TEST(queue_holds_in_every_order_with_one_copy_at_a_time)
+UNIT_TEST(queue_holds_in_every_order_with_one_copy_at_a_time) { explore(1, 3, 0, 1, UNIT, 8); }
+
+UNIT_TEST(queue_holds_in_every_order_with_two_copies_at_a_time) { explore(1, 3, 0, 2, UNIT, 8); }
+
+UNIT_TEST(queue_holds_in_every_order_with_edges) { explore(1, 2, 8, 2, UNIT, 8); }
+
+UNIT_TEST(queue_holds_in_every_order_with_pieces) { explore(1, 2, 0, 2, UNIT / 2, 8); }
+
+UNIT_TEST(queue_holds_in_every_order_with_two_transfers)
 {
-	explore(3, 0, 1, UNIT, 8);
+	explore(2, 1, 0, 1, UNIT, 8);
+	explore(2, 1, 0, 2, UNIT, 8);
 }
 
-UNIT_TEST(queue_holds_in_every_order_with_two_copies_at_a_time)
-{
-	explore(3, 0, 2, UNIT, 8);
-}
-
-UNIT_TEST(queue_holds_in_every_order_with_edges)
-{
-	explore(2, 8, 2, UNIT, 8);
-}
-
-UNIT_TEST(queue_holds_in_every_order_with_pieces)
-{
-	explore(2, 0, 2, UNIT / 2, 8);
-}
-
-UNIT_TEST(queue_holds_in_every_order_with_a_channel_that_is_full)
-{
-	explore(3, 0, 2, UNIT, 1);
-}
+UNIT_TEST(queue_holds_in_every_order_with_a_channel_that_is_full) { explore(1, 3, 0, 2, UNIT, 1); }
 
 static void explore_broken(void *arg)
 {
 	if (!freopen("/dev/null", "w", stdout))
 		return;
 	fault = *(int *)arg;
-	explore(3, 0, 2, UNIT, 1);
+	explore(1, 3, 0, 2, UNIT, 1);
 }
 
 UNIT_TEST(queue_that_says_done_of_what_failed_is_caught)

@@ -156,9 +156,11 @@ static void count_drained(void *arg)
 	((struct fake_xfer *)arg)->drained++;
 }
 
+struct xfer_view *fake_view(void *arg, uint32_t i) { return &((struct fake_xfer *)arg + i)->view; }
+
 bool fake_start(struct fake_xfer *t, struct xfer_queue *q, struct fake_chan *ch, uint32_t depth)
 {
-	return xfer_queue_start(q, &t->view, &ch->base, depth, count_drained, t);
+	return xfer_queue_start(q, fake_view, 1, &ch->base, depth, count_drained, t);
 }
 
 void fake_check(const struct fake_xfer *t)
@@ -178,9 +180,11 @@ uint64_t fake_held_bits(const struct fake_xfer *t, const struct fake_chan *ch)
 	uint64_t bits = 0;
 
 	for (unsigned k = 0; k < ch->count; k++) {
-		uint64_t at = (uint64_t)((char *)ch->held[k]->dst - t->dst);
-		uint64_t bit = xfer_bit(xfer_fragment_of(&t->view.plan, at));
+		uint64_t at = (uint64_t)((char *)ch->held[k]->dst - t->dst), bit;
 
+		if (at >= t->view.plan.bytes)
+			continue; /* of another transfer */
+		bit = xfer_bit(xfer_fragment_of(&t->view.plan, at));
 		CHECK(!(bits & bit)); /* a fragment is in the channel once */
 		bits |= bit;
 	}

@@ -45,6 +45,8 @@ void fake_xfer_init(struct fake_xfer *t, uint64_t bytes, uint64_t fragment_bytes
 void fake_xfer_fini(struct fake_xfer *t);
 /* Prepares the next collective with these ends and bytes, not yet moved. */
 void fake_xfer_again(struct fake_xfer *t);
+/* The view of transfer i of an array: an xfer_view_at. */
+struct xfer_view *fake_view(void *arg, uint32_t i);
 /* Starts the queue; t->drained counts. */
 bool fake_start(struct fake_xfer *t, struct xfer_queue *q, struct fake_chan *ch, uint32_t depth);
 /* Every byte is in its place, and nothing else was written. */
