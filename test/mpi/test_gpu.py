@@ -6,8 +6,7 @@ Run alone: ./dev check mpi -k gpu
 """
 import pytest
 
-from support.build import compile_once
-from support.paths import PROGRAMS, SOURCES
+from support import fake_cuda
 from test_early import EARLY, counters
 
 
@@ -18,11 +17,9 @@ from test_early import EARLY, counters
 def test_gpu_sees_the_memory_that_it_registered(name, how, is_pageable, is_adopted, is_early, get_mpi,
                                                 tmp_path):
     mpi = get_mpi(name)
-    library = compile_once(PROGRAMS / 'gpu/libcuda.so.1', 'cc',
-                           ['-shared', '-fPIC', '-Wl,-soname,libcuda.so.1'], [SOURCES / 'lib/fake_cuda.c'])
     env = {**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats'),
            **({'FAKE_CUDA_PAGEABLE': '1'} if is_pageable else {})}
-    done = mpi.launch(2, mpi.build('gpu.c'), library, how, env=env)
+    done = mpi.launch(2, mpi.build('gpu.c'), fake_cuda.library(), how, env=env)
     assert done.status == 0 and done.out.count('ok gpu') == 2, done.explain()
     total = counters(env['SLUICE_STATS'], done)
     assert (total['adopted'] > 0) == is_adopted and (total['early'] > 0) == is_early, total

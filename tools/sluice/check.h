@@ -4,7 +4,8 @@
  *
  *   check.c          a program
  *   check_engine.c   a copy engine: copies, and compares every byte
- *   check_speed.c    ... and its times
+ *   check_copy.c     one copy of it, waited for
+ *   check_speed.c    its times; bench/engine_bench.c has more of them
  */
 #ifndef SLUICE_TOOL_CHECK_H
 #define SLUICE_TOOL_CHECK_H
@@ -21,19 +22,27 @@ struct check_copy {
 	int result;
 };
 
+/* Posts a part of a transfer of `total` bytes. Returns: as engine_post(). */
+int check_post(struct engine_chan *ch, struct check_copy *c, char *dst, const char *src,
+	       size_t bytes, size_t total);
+/* Waits for n copies. Returns: 0 or -ETIME, after which the channel is retired. */
+int check_wait(struct engine_chan *ch, struct check_copy *copies, size_t n);
+/* Returns: 0, or the result of the first of n ended copies that failed. */
+int check_result(const struct check_copy *copies, size_t n);
 /*
  * Copies bytes by a channel, in fragments of at most `fragment` bytes, and waits. copies: [depth]
- * of the channel. Returns: 0; the result of a copy that failed; -ETIME: it did not end in seconds,
+ * of the channel; total: bytes of the transfer, for the engine's choice. Returns: 0; the result of a copy that failed; -ETIME: it did not end in seconds,
  * and the channel is retired.
  */
 int check_copy(struct engine_chan *ch, struct check_copy *copies, char *dst, const char *src,
-	       size_t bytes, size_t fragment);
+	       size_t bytes, size_t fragment, size_t total);
 
 /* Times of one length, in ns: the median of several. */
 struct check_speed {
 	uint64_t bytes, engine_ns, cpu_ns, memcpy_ns;
 };
-/* The cost of a change of page tables, which a device with the process's page tables follows. */
+/* The cost of a change of page tables, which a device with the process's page tables follows: the
+ * median of several. */
 struct check_tables {
 	uint64_t mprotect_ns, mremap_ns;
 };
@@ -43,6 +52,6 @@ enum { CHECK_SPEEDS = 5 };
 int check_speeds(struct engine_chan *ch, struct check_copy *copies, char *memory,
 		 struct check_speed out[CHECK_SPEEDS]);
 extern const size_t check_speed_bytes[CHECK_SPEEDS];
-void check_tables(struct check_tables *out);
+void check_tables(size_t bytes, struct check_tables *out);
 
 #endif

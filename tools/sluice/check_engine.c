@@ -12,9 +12,10 @@
 #include "text.h"
 #include "tool.h"
 
-enum { LIMIT_NS = 2000000000, NAP_NS = 20000, CHANNELS = 64, EDGE = 64, STILL_US = 20000 };
+enum { CHANNELS = 64, EDGE = 64, STILL_US = 20000 };
 #define MEMORY_BYTES ((size_t)32 << 20) /* one half is copied into the other */
 #define COPY_BYTES   ((size_t)4 << 20)
+#define TABLE_BYTES  ((size_t)1 << 20)
 
 enum step_name { FOUND, COPIES, MANY, FRESH, FORK, RETIRE, STEPS };
 
@@ -46,89 +47,6 @@ static void say(struct step *s, bool ok, const char *fmt, ...)
 	va_end(args);
 	s->ok = ok;
 	s->was_run = true;
-}
-
-/* ---- copies ------------------------------------------------------------------------------ */
-
-static void done(struct engine_copy *c, int result)
-{
-	struct check_copy *copy = c->arg;
-
-	copy->result = result;
-	/* release: the result; partner: has_ended */
-	atomic_fetch_add_explicit(&copy->ends, 1, memory_order_release);
-}
-
-static bool has_ended(struct check_copy *c)
-{
-	return atomic_load_explicit(&c->ends, memory_order_acquire); /* partner: done */
-}
-
-static int post(struct engine_chan *ch, struct check_copy *c, char *dst, const char *src,
-		size_t bytes, size_t total)
-{
-	c->c = (struct engine_copy){ dst, src, bytes, done, c, NULL, total };
-	atomic_store_explicit(&c->ends, 0, memory_order_relaxed);
-	return engine_post(ch, &c->c);
-}
-
-/* Returns: 0 or -ETIME, after which the channel is retired. */
-static int wait_for(struct engine_chan *ch, struct check_copy *copies, size_t n)
-{
-	uint64_t until = os_now_ns() + LIMIT_NS;
-	_Atomic uint32_t nobody = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		for (uint32_t polls = 0; !has_ended(&copies[i]); polls++) {
-			if (engine_poll(ch))
-				polls = 0;
-			else if (polls > 1000)
-				os_futex_wait(&nobody, 0, NAP_NS);
-			if (os_now_ns() < until)
-				continue;
-			ch->ops->retire(ch);
-			return -ETIME;
-		}
-	}
-	return 0;
-}
-
-static int result_of(const struct check_copy *copies, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (copies[i].result)
-			return copies[i].result;
-	return 0;
-}
-
-int check_copy(struct engine_chan *ch, struct check_copy *copies, char *dst, const char *src,
-	       size_t bytes, size_t fragment)
-{
-	struct engine_caps caps;
-	size_t at = 0;
-
-	ch->ops->caps(ch, &caps);
-	fragment = base_min_u64(fragment, caps.max_copy_bytes);
-	while (at < bytes) {
-		size_t n = 0;
-		int rc = 0;
-
-		for (; at < bytes && n < caps.depth && !rc; n++) {
-			size_t part = base_min_u64(fragment, bytes - at);
-
-			rc = post(ch, &copies[n], dst + at, src + at, part, bytes);
-			at += rc ? 0 : part;
-			n -= rc != 0;
-		}
-		if (rc && (rc != -EAGAIN || !n))
-			return rc;
-		engine_flush(ch);
-		rc = wait_for(ch, copies, n);
-		rc = rc ? rc : result_of(copies, n);
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 /* ---- steps ------------------------------------------------------------------------------- */
@@ -167,7 +85,7 @@ static bool copy_right(struct state *s, size_t bytes, size_t src_at, size_t dst_
 	int rc;
 
 	memset(dst - EDGE, 'e', bytes + 2 * EDGE);
-	rc = check_copy(s->ch, s->copies, dst, src, bytes, SIZE_MAX);
+	rc = check_copy(s->ch, s->copies, dst, src, bytes, SIZE_MAX, bytes);
 	if (rc) {
 		say(step, false, "a copy of %zu bytes failed: %s", bytes,
 		    rc == -ETIME ? "it did not end" : strerror(-rc));
@@ -212,7 +130,7 @@ static size_t post_many(struct state *s, size_t each)
 	each = base_min_u64(each, s->caps.max_copy_bytes);
 	memset(s->to, 'e', base_min_u64(each * s->caps.depth, MEMORY_BYTES / 2));
 	while (n < s->caps.depth && (n + 1) * each <= MEMORY_BYTES / 2 &&
-	       !post(s->ch, &s->copies[n], s->to + n * each, s->from + n * each, each, each))
+	       !check_post(s->ch, &s->copies[n], s->to + n * each, s->from + n * each, each, each))
 		n++;
 	engine_flush(s->ch);
 	return n;
@@ -232,8 +150,8 @@ static void check_many(struct state *s, struct step *step, const char *how)
 			_exit(0);
 		}
 	}
-	rc = n ? wait_for(s->ch, s->copies, n) : -EAGAIN;
-	rc = rc ? rc : result_of(s->copies, n);
+	rc = n ? check_wait(s->ch, s->copies, n) : -EAGAIN;
+	rc = rc ? rc : check_result(s->copies, n);
 	if (child > 0)
 		waitpid(child, &status, 0);
 	if (child < 0 || status)
@@ -260,7 +178,7 @@ static void check_fresh(struct state *s)
 				     ? -errno
 				     : engine_memory(s->ch, p, COPY_BYTES, round);
 		if (!rc)
-			rc = check_copy(s->ch, s->copies, p, s->from, COPY_BYTES, SIZE_MAX);
+			rc = check_copy(s->ch, s->copies, p, s->from, COPY_BYTES, SIZE_MAX, COPY_BYTES);
 		if (!rc && differ(p, s->from, COPY_BYTES) >= 0)
 			rc = -EIO;
 	}
@@ -298,7 +216,7 @@ static void check_retire(struct state *s)
 	usleep(STILL_US);
 	if (differ(now, s->to, n * each) >= 0)
 		say(step, false, "it wrote after it had been retired");
-	else if (post(s->ch, &s->copies[0], s->to, s->from, 64, 64) != -ESHUTDOWN)
+	else if (check_post(s->ch, &s->copies[0], s->to, s->from, 64, 64) != -ESHUTDOWN)
 		say(step, false, "a retired channel accepts copies");
 	else
 		say(step, true,
@@ -345,7 +263,7 @@ static void check_all(struct state *s)
 	char reason[600] = "";
 	int rc;
 
-	check_tables(&s->closed);
+	check_tables(TABLE_BYTES, &s->closed);
 	rc = s->ops->probe(reason, sizeof reason);
 	if (rc) {
 		say(&s->steps[FOUND], false, "%s", *reason ? reason : strerror(-rc));
@@ -356,7 +274,7 @@ static void check_all(struct state *s)
 	    s->channels == 1 ? "channel" : "channels");
 	if (!check_channels(s))
 		return;
-	check_tables(&s->opened);
+	check_tables(TABLE_BYTES, &s->opened);
 	check_many(s, &s->steps[MANY], "at once");
 	if (s->steps[MANY].ok)
 		check_fresh(s);

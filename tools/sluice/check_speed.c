@@ -8,7 +8,6 @@
 #include "check.h"
 
 enum { TURNS = 9, CHANGES = 201 };
-#define TABLE_BYTES ((size_t)1 << 20)
 
 const size_t check_speed_bytes[CHECK_SPEEDS] = { 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20 };
 
@@ -39,7 +38,7 @@ int check_speeds(struct engine_chan *ch, struct check_copy *copies, char *memory
 
 		for (int turn = 0; turn < TURNS; turn++) {
 			uint64_t cpu_us = base_cpu_us(), begin_ns = os_now_ns();
-			int rc = check_copy(ch, copies, to, memory, bytes, fragment);
+			int rc = check_copy(ch, copies, to, memory, bytes, fragment, bytes);
 
 			if (rc)
 				return rc;
@@ -55,28 +54,28 @@ int check_speeds(struct engine_chan *ch, struct check_copy *copies, char *memory
 	return 0;
 }
 
-void check_tables(struct check_tables *out)
+void check_tables(size_t bytes, struct check_tables *out)
 {
 	uint64_t protect[CHANGES], move[CHANGES];
-	char *p = mmap(NULL, 2 * TABLE_BYTES, PROT_READ | PROT_WRITE,
+	char *p = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	*out = (struct check_tables){ 0 };
 	if (p == MAP_FAILED)
 		return;
 	for (int i = 0; i < CHANGES; i++) {
-		char *from = i % 2 ? p + TABLE_BYTES : p, *to = i % 2 ? p : p + TABLE_BYTES;
+		char *from = i % 2 ? p + bytes : p, *to = i % 2 ? p : p + bytes;
 		uint64_t begin_ns = os_now_ns();
 
-		mprotect(from, TABLE_BYTES, PROT_READ);
-		mprotect(from, TABLE_BYTES, PROT_READ | PROT_WRITE);
+		mprotect(from, bytes, PROT_READ);
+		mprotect(from, bytes, PROT_READ | PROT_WRITE);
 		protect[i] = (os_now_ns() - begin_ns) / 2;
 		begin_ns = os_now_ns();
-		mremap(from, TABLE_BYTES, TABLE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+		mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
 		move[i] = os_now_ns() - begin_ns;
 		*(volatile char *)to = 1;
 	}
-	munmap(p, 2 * TABLE_BYTES);
+	munmap(p, 2 * bytes);
 	out->mprotect_ns = median(protect, CHANGES);
 	out->mremap_ns = median(move, CHANGES);
 }

@@ -2,7 +2,8 @@
 /*
  * A libcuda.so.1 without a GPU: it knows registered memory, and a page that it registers stays
  * pinned in a pipe, as a GPU's pages are: fake_gpu_read() reads that page, whatever is mapped at
- * its address meanwhile. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls
+ * its address meanwhile. Device memory is a memfd, at addresses that only this library can read;
+ * another process opens it by the number of its descriptor. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls
  * fail.
  */
 #ifndef _GNU_SOURCE
@@ -11,7 +12,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -87,6 +91,106 @@ int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint6
 	pthread_mutex_unlock(&lock);
 	return OK;
 }
+
+int cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
+{
+	return cuMemHostRegister(p, bytes, flags);
+}
+
+/* ---- device memory ----------------------------------------------------------------------- */
+
+static struct memory { uintptr_t device; size_t bytes; char *real; int fd; } memories[RANGES];
+struct handle { int pid, fd; size_t bytes; char rest[48]; }; /* a CUipcMemHandle */
+
+int cuDeviceGet(int *out, int ordinal) { return *out = 0, ordinal ? INVALID_VALUE : OK; }
+int cuDeviceGetName(char *out, int cap, int device)
+{
+	snprintf(out, (size_t)cap, "fake GPU of the tests");
+	return device ? INVALID_VALUE : OK;
+}
+int cuCtxCreate_v2(void **out, unsigned flags, int device)
+{
+	*out = memories;
+	return is_initialized ? OK : NOT_INITIALIZED;
+}
+int cuCtxSynchronize(void) { return OK; }
+
+/* Returns: the bytes behind [p, p + bytes); NULL: no device memory. */
+static char *real(uintptr_t p, size_t bytes)
+{
+	for (struct memory *m = memories; m < memories + RANGES; m++)
+		if (m->device && p >= m->device && p + bytes <= m->device + m->bytes)
+			return m->real + (p - m->device);
+	return NULL;
+}
+
+static int memory_add(uintptr_t *out, size_t bytes, int fd)
+{
+	struct memory *m = memories;
+
+	while (m->device)
+		m++;
+	*m = (struct memory){ .bytes = bytes, .fd = fd };
+	m->real = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	*out = m->device = (uintptr_t)mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return fd < 0 || m->real == MAP_FAILED ? UNKNOWN : OK;
+}
+
+int cuMemAlloc_v2(uintptr_t *out, size_t bytes)
+{
+	int fd = memfd_create("fake GPU", MFD_CLOEXEC);
+
+	return ftruncate(fd, (off_t)bytes) ? UNKNOWN : memory_add(out, bytes, fd);
+}
+
+int cuMemFree_v2(uintptr_t p)
+{
+	for (struct memory *m = memories; m < memories + RANGES; m++) {
+		if (m->device != p)
+			continue;
+		munmap(m->real, m->bytes);
+		munmap((void *)m->device, m->bytes);
+		close(m->fd);
+		*m = (struct memory){ 0 };
+		return OK;
+	}
+	return INVALID_VALUE;
+}
+
+static int copy(char *dst, const char *src, size_t bytes)
+{
+	return dst && src ? (memcpy(dst, src, bytes), OK) : INVALID_VALUE;
+}
+int cuMemcpyHtoD_v2(uintptr_t dst, const void *src, size_t bytes)
+{
+	return copy(real(dst, bytes), src, bytes);
+}
+int cuMemcpyDtoH_v2(void *dst, uintptr_t src, size_t bytes)
+{
+	return copy(dst, real(src, bytes), bytes);
+}
+int cuMemcpyDtoD_v2(uintptr_t dst, uintptr_t src, size_t bytes)
+{
+	return copy(real(dst, bytes), real(src, bytes), bytes);
+}
+
+int cuIpcGetMemHandle(struct handle *out, uintptr_t p)
+{
+	for (struct memory *m = memories; m < memories + RANGES; m++)
+		if (m->device == p)
+			return *out = (struct handle){ getpid(), m->fd, m->bytes, "" }, OK;
+	return INVALID_VALUE;
+}
+int cuIpcOpenMemHandle_v2(uintptr_t *out, struct handle h, unsigned flags)
+{
+	char path[64];
+
+	if (h.pid == getpid())
+		return INVALID_VALUE; /* a process opens the memory of others only */
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+	return memory_add(out, h.bytes, open(path, O_RDWR | O_CLOEXEC));
+}
+int cuIpcCloseMemHandle(uintptr_t p) { return cuMemFree_v2(p); }
 
 /* Returns: the first byte of the page that was registered at p, as the GPU sees it; -1: none. */
 int fake_gpu_read(void *p)
