@@ -174,7 +174,7 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * only some ranks start need a channel of their own. With SLUICE_GOAL_STREAM starts are not told
  * apart: messages match in the order in which operations start.
  *
- * Who moves a schedule. Calls of this library do, on any rank; there is no thread behind them.
+ * Who moves a schedule. Calls of this library do, on any rank; a thread does what they leave.
  *
  *   sluice_goal_start    executes operations of this rank that require nothing. Then, unless a rank
  *                        of the group waits, it executes all that is ready of every rank and what
@@ -185,13 +185,23 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *   sluice_goal_execute  schedules; take part in copies and computations; one waiting rank of the
  *                        group also drives all ranks that are in no call. Once a run has ended,
  *                        they leave nothing behind that is ready, as sluice_goal_start does
+ *   the progress thread  of a process goes on where a call has stopped after 100 us, and at the end
+ *                        of a calc. While it finds a CPU of the group that nobody uses, it polls
+ *                        there for up to 2 ms, drives all ranks, and sluice_goal_start leaves the
+ *                        work to it after 5 us at most. Otherwise it sleeps
  *
- * So while one rank waits, the schedules of the ranks that compute advance as if these waited, too.
- * While all ranks compute, the last of them that starts executes the schedules of all, inside its
- * sluice_goal_start. What takes longer than 100 us then, and what follows a calc, goes on with the
- * next call of any rank; a program that wants more overlap there calls sluice_goal_test() between
- * parts of its computation. A wait that finds nothing to do sleeps, until a message for its rank or
- * for a millisecond. Nobody is woken for the schedule of a rank that computes.
+ * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
+ * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the
+ * schedules of all, inside its sluice_goal_start, and the thread executes the rest: the kernel
+ * gives it a CPU for as long as it has work. A process creates its thread when there is work for
+ * it the first time; it blocks all signals but those of faults, calls no function of the program,
+ * and ends with the group or the process. With SLUICE_GOAL_THREAD=off there is none, and what takes
+ * longer than 100 us goes on with the next call of any rank.
+ *
+ * A wait that finds nothing to do sleeps, until a message for its rank or for a millisecond. Nobody
+ * is woken while nothing is pending. Operations on memory of a program that is not from
+ * sluice_goal_alloc() need a process that reaches it, see below; they wait for a call, or for the
+ * thread, of that process.
  *
  * Every rank can read and write memory of sluice_goal_alloc(). Other memory of the program is
  * copied by system call, by the rank that sends or receives it.

@@ -160,6 +160,7 @@ struct base_options {
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
 	const char *fault;              /* fault: e.g. "memfd:1,cma:all" (tests only) */
 	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
+	bool goal_thread;           /* SLUICE_GOAL_THREAD */
 	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 };
 

@@ -149,6 +149,9 @@ struct base_option base_option_table[] = {
 	INT("SLUICE_GOAL_TIMEOUT", goal_timeout_ms, "0", 0, 86400000, "ms",
 	    "After so long without progress a GOAL run fails and tells what it waits for; 0: "
 	    "never", LOCAL),
+	BOOL("SLUICE_GOAL_THREAD", goal_thread, "on",
+	     "A thread of the process goes on with started GOAL schedules while the program "
+	     "computes", LOCAL),
 	STRING("SLUICE_GOAL_PROFILE", goal_profile, "",
 	       "Prefix of the files for the times of each GOAL operation; empty for none", LOCAL),
 #undef GROUP

@@ -10,7 +10,6 @@ const struct engine_ops *const engine_registry[] = { &engine_dsa, &engine_kmod, 
 						       &engine_fault, NULL };
 
 const struct engine_ops *engine_of_test;
-void (*engine_thread_started)(void);
 
 const struct engine_ops *engine_find(const char *name)
 {

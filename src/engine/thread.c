@@ -22,6 +22,8 @@ enum {
  * would wait for ever for a thread that blocks them. */
 #define ALL_BUT_LIBC (~(((uint64_t)1 << (32 - 1)) | ((uint64_t)1 << (33 - 1))))
 
+void (*engine_thread_started)(void);
+
 struct start {
 	const char *name;
 	const struct os_cpumask *cpus;

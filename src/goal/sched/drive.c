@@ -6,7 +6,6 @@
 
 #include "goal/sched/private.h"
 
-#define DRIVE_ALL_NS 100000u /* how long a call that does not wait drives other ranks, at most */
 #define READY_BATCH 4096u /* operations started in a row before the rings are polled again */
 
 /* ---- claim ------------------------------------------------------------------------------- */
@@ -151,6 +150,14 @@ static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	d->st->backlogged++;
 }
 
+static void note_timer(struct sched_driver *d, uint64_t end_ns)
+{
+	uint64_t first = atomic_load_explicit(&d->st->timer_ns, memory_order_relaxed);
+
+	if (!first || end_ns < first)
+		atomic_store_explicit(&d->st->timer_ns, end_ns, memory_order_relaxed);
+}
+
 static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
@@ -164,6 +171,7 @@ static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		   op->bytes; /* a CPU of the schedule computes one thing at a time */
 	s->ops[i].msg = *free_ns;
 	s->ops[i].state = OP_TIMER;
+	note_timer(d, *free_ns);
 	list_push(d, &d->st->timers, opref_of(s->slot, i), &s->ops[i]);
 }
 
@@ -367,11 +375,16 @@ static bool end_timers(struct sched_driver *d)
 	struct sched_op *op;
 	sched_opref next;
 
+	if (now < atomic_load_explicit(&d->st->timer_ns, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&d->st->timer_ns, 0, memory_order_relaxed);
 	for (sched_opref ref = d->st->timers.head; ref && (op = op_at(d, ref, &s)) != NULL;
 	     ref = next) {
 		next = op->next;
-		if (op->msg > now)
+		if (op->msg > now) {
+			note_timer(d, op->msg);
 			continue;
+		}
 		list_remove(d, &d->st->timers, ref, op);
 		op_ended(d, s, (uint32_t)ref);
 		progress = true;
@@ -463,9 +476,7 @@ static bool step_for_peer(struct sched_driver *d)
 	return progress;
 }
 
-/* One step under the claim that the caller took, which this releases. Returns: false when this
- * process cannot drive the rank. */
-static bool drive_claimed(struct sched_driver *d, bool *progress)
+bool state_drive_claimed(struct sched_driver *d, bool *progress)
 {
 	bool can = can_drive(d);
 
@@ -488,100 +499,11 @@ bool state_drive(struct sched_driver *d)
 	bool progress = false;
 
 	do {
-		if (!state_try_claim(d) || !drive_claimed(d, &progress))
+		if (!state_try_claim(d) || !state_drive_claimed(d, &progress))
 			return progress;
+		if (!d->own)
+			atomic_thread_fence(memory_order_seq_cst); /* partner: push_start */
 		/* the owner may have pushed a run while this process held the claim */
-	} while (base_unlikely(atomic_load_explicit(&d->st->starts, memory_order_relaxed)));
+	} while (base_unlikely(state_has_starts(d)));
 	return progress;
-}
-
-/* ---- driving all ranks ------------------------------------------------------------------- */
-
-static bool has_runs(const struct sched_driver *d)
-{
-	return atomic_load_explicit(&d->st->runs, memory_order_relaxed);
-}
-
-static bool is_claimed(const struct sched_driver *d)
-{
-	return atomic_load_explicit(&d->st->claim, memory_order_relaxed);
-}
-
-bool state_drive_others(struct sched_group *g)
-{
-	bool progress = false;
-
-	for (int k = 1; k < g->size; k++) {
-		struct sched_driver *d = &g->drivers[(g->rank + k) % g->size];
-
-		if (has_runs(d) && !is_claimed(d))
-			progress |= state_drive(d);
-	}
-	return progress;
-}
-
-/* Asks whoever holds the claim to drive the state again after its release. Returns: true when the
- * claim is free: that process may not have seen the request. */
-static bool ask_holder(struct sched_driver *d)
-{
-	atomic_exchange_explicit(&d->st->again, 1, memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst); /* partners: drive_or_ask, state_drive_all */
-	return !atomic_load_explicit(&d->st->claim, memory_order_relaxed) &&
-	       !atomic_load_explicit(&d->st->broken, memory_order_relaxed);
-}
-
-static bool drive_or_ask(struct sched_driver *d)
-{
-	bool progress = false;
-
-	if (!has_runs(d))
-		return false;
-	do {
-		while (!state_try_claim(d))
-			if (!ask_holder(d))
-				return progress;
-		if (!drive_claimed(d, &progress))
-			return progress;
-		progress |= job_work(d->g, d->rank);
-		atomic_thread_fence(memory_order_seq_cst); /* partner: ask_holder */
-	} while (atomic_load_explicit(&d->st->again, memory_order_relaxed));
-	return progress;
-}
-
-void state_drive_all(struct sched_group *g)
-{
-	uint64_t give_up_ns = 0;
-	bool progress = true;
-
-	if (!atomic_load_explicit(g->detached, memory_order_relaxed))
-		return;
-	atomic_thread_fence(memory_order_seq_cst); /* partners: state_unwatch, ask_holder */
-	while (progress && !atomic_load_explicit(g->watcher, memory_order_relaxed)) {
-		progress = false;
-		for (int k = 0; k < g->size; k++)
-			progress |=
-				drive_or_ask(&g->drivers[(g->rank + g->size - k) % g->size]);
-		if (!progress)
-			break;
-		if (!give_up_ns)
-			give_up_ns = os_now_ns() + DRIVE_ALL_NS;
-		else if (os_now_ns() > give_up_ns)
-			break;
-	}
-}
-
-bool state_watch(struct sched_group *g)
-{
-	uint32_t none = 0;
-
-	return atomic_load_explicit(g->detached, memory_order_relaxed) &&
-	       !atomic_load_explicit(g->watcher, memory_order_relaxed) &&
-	       atomic_compare_exchange_strong_explicit(g->watcher, &none, 1 + (uint32_t)g->rank,
-						       memory_order_relaxed, memory_order_relaxed);
-}
-
-void state_unwatch(struct sched_group *g)
-{
-	atomic_store_explicit(g->watcher, 0, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* partner: state_drive_all */
 }

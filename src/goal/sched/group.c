@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "goal/sched/private.h"
 
@@ -96,10 +97,11 @@ static void group_free(struct sched_group *g)
 
 static struct sched_group *group_alloc(int rank, int size)
 {
-	struct sched_group *g = calloc(1, sizeof *g);
+	struct sched_group *g = aligned_alloc(BASE_CACHE_LINE, sizeof *g);
 
 	if (!g)
 		return NULL;
+	memset(g, 0, sizeof *g);
 	g->rank = rank;
 	g->size = size;
 	pthread_mutex_init(&g->lock, NULL);
@@ -121,6 +123,8 @@ static int group_connect(struct sched_group *g)
 	g->trouble = &g->drivers[0].st->trouble;
 	g->watcher = &g->drivers[0].st->watcher;
 	g->detached = &g->drivers[0].st->detached;
+	g->watched_ns = &g->drivers[0].st->watched_ns;
+	g->covered_ns = &g->drivers[0].st->covered_ns;
 	g->use_vm = base_opt.region_kind != BASE_REGION_STAGED;
 	g->keep_times = base_opt.goal_profile[0];
 	g->pool = pool_create();
@@ -182,6 +186,7 @@ void sched_group_destroy(struct sched_group *g)
 {
 	struct sched_inst *s;
 
+	thread_stop(g);
 	while ((s = g->instances) != NULL) {
 		if (sched_close(s) == -EBUSY) {
 			sched_cancel(s);

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "engine/engine.h"
 #include "goal/sched/sched.h"
 #include "xfer/xfer.h"
 
@@ -33,6 +34,8 @@ typedef uint64_t sched_ref;
 typedef uint64_t sched_opref;
 
 struct sched_list { uint64_t head, tail; };
+
+#define WATCHER_THREAD 0x80000000u
 
 enum sched_kind { SCHED_INLINE = 1, SCHED_EAGER, SCHED_ANNOUNCED };
 
@@ -195,6 +198,8 @@ struct sched_state {
 	_Atomic uint32_t changing; /* another rank's process changes the state under its claim */
 	_Atomic uint32_t dead;     /* the rank's process has died */
 	_Atomic uint32_t departed; /* the rank has left the group */
+	/* when the first CALC ends, ns; 0: none; written by the driver */
+	_Atomic uint64_t timer_ns;
 	BASE_ALIGNED_LINE _Atomic sched_opref
 		starts; /* runs to start: pushed by threads of the rank, popped by the driver */
 	BASE_ALIGNED_LINE _Atomic sched_ref
@@ -208,10 +213,16 @@ struct sched_state {
 	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute while their
 	 * runs are under way */
 	_Atomic uint32_t detached;
-	/* in rank 0's state only: 1 + rank of a waiting process that drives all ranks; 0: none */
+	/* in rank 0's state only: 1 + rank of a process that drives all ranks, | WATCHER_THREAD
+	 * when its progress thread does; 0: none */
 	BASE_ALIGNED_LINE _Atomic uint32_t watcher;
 	/* set by a process that found the claim taken: the holder looks again after its release */
 	_Atomic uint32_t again;
+	/* in rank 0's state only: when the progress thread that watches polled last */
+	_Atomic uint64_t watched_ns;
+	/* in rank 0's state only: a progress thread wakes then and drives all ranks; a time that
+	 * has passed: none does */
+	_Atomic uint64_t covered_ns;
 	/* from here on only the driver reads and writes */
 	BASE_ALIGNED_LINE uint64_t posts;
 	uint64_t open_jobs;
@@ -303,12 +314,31 @@ struct sched_mapping {
 	uint64_t bytes;
 };
 
+/* The progress thread of a process for one group, see thread.c. */
+struct sched_thread {
+	struct engine_thread handle;
+	int pid; /* of the process that created it; a child of fork() has no thread */
+	struct sched_group *next; /* in the list of groups with threads */
+	BASE_ALIGNED_LINE _Atomic uint32_t exists;
+	_Atomic uint32_t is_refused; /* it has been stopped, or cannot be created */
+	_Atomic uint32_t stop, ended; /* ended: futex */
+	_Atomic uint32_t found_cpu;   /* it found a CPU that nobody else used when it ran last */
+	/* rounds of driving by calls since it was woken last, and how many wake it */
+	_Atomic uint32_t rounds, rounds_max;
+	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
+	/* 1 + `wakes` when the thread looked for work before it slept; written by the thread */
+	_Atomic uint32_t slept_after;
+	/* the thread's own */
+	uint64_t poll_ns, worked_ns;
+};
+
 struct sched_group {
 	struct node_group *node;
 	int rank, size;
 	struct sched_mapping *mappings; /* by rank */
 	struct sched_driver *drivers;   /* by rank */
 	_Atomic uint32_t *trouble, *watcher, *detached; /* of rank 0's state */
+	_Atomic uint64_t *watched_ns, *covered_ns;
 	bool use_vm;                    /* process_vm_readv() and process_vm_writev() may be used */
 	uint64_t area_off;              /* of rank 0's area in its arena */
 	uint64_t area_bytes;
@@ -324,6 +354,7 @@ struct sched_group {
 	_Atomic uint64_t checked_ns; /* when peers were last checked for death */
 	_Atomic uint32_t tests;
 	struct sched_profile *profile;
+	struct sched_thread thread;
 };
 
 /* group.c */
@@ -456,24 +487,48 @@ bool state_end_sends(struct sched_driver *d);
 void state_start_run(struct sched_driver *d, struct sched_inst *s);
 /* Claims the state and calls state_step(). Returns: true when something was done. */
 bool state_drive(struct sched_driver *d);
-/* Drives every other rank that has runs. Returns: true when something was done. */
-bool state_drive_others(struct sched_group *g);
-/*
- * Called by a thread that goes back to its program: executes what is ready of any rank and what
- * follows from it, unless a waiting process does. `again` of a state hands that duty to a process
- * that holds the state's claim.
- */
-void state_drive_all(struct sched_group *g);
-/* Makes this process the watcher unless another one is. Returns: true when it became the watcher;
- * the caller calls state_unwatch() before it sleeps or returns. */
-bool state_watch(struct sched_group *g);
-void state_unwatch(struct sched_group *g);
+/* One step under the claim that the caller took, which this releases. Returns: false when this
+ * process cannot drive the rank. */
+bool state_drive_claimed(struct sched_driver *d, bool *progress);
+static inline bool state_has_starts(const struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->st->starts, memory_order_relaxed);
+}
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Completes a receive with its message, at once or by a job. */
 void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m,
 		sched_ref ref);
 void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase phase);
+
+/* watch.c */
+/* Drives every other rank that has runs. Returns: true when something was done. */
+bool state_drive_others(struct sched_group *g);
+/*
+ * Called by a thread that goes back to its program: executes what is ready of any rank and what
+ * follows from it, unless a watcher does. `again` of a state hands that duty to a process that
+ * holds the state's claim. What takes longer is left to the progress thread.
+ */
+void state_drive_all(struct sched_group *g);
+/* The same without the progress thread, for limit_ns at most. rounds: turns that found something to
+ * do. Returns: true when it gave up. */
+bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *rounds);
+/* One turn of a watcher over all ranks, and a fragment of each one's jobs. Returns: true when
+ * something was done. */
+bool state_drive_each(struct sched_group *g);
+/* Makes this process, or its progress thread (WATCHER_THREAD), the watcher unless there is one that
+ * has its CPU. Returns: true when it became the watcher; the caller calls state_unwatch() before it
+ * sleeps or returns. */
+bool state_watch(struct sched_group *g, uint32_t thread);
+bool state_watches(const struct sched_group *g, uint32_t thread); /* is it still the watcher? */
+void state_unwatch(struct sched_group *g, uint32_t thread);
+/* Is there a watcher that has its CPU? */
+bool state_is_watched(const struct sched_group *g);
+/* Returns: when the first CALC of any rank ends; 0: there is none. */
+uint64_t state_next_timer(const struct sched_group *g);
+/* Leaves the end of a CALC to the progress thread unless one wakes for it. Called before this
+ * thread sleeps or goes back to its program. */
+void state_leave_timers(struct sched_group *g);
 
 /* The facts about a job that a process needs before it claims a fragment, packed into one word. */
 struct sched_brief {
@@ -513,6 +568,14 @@ bool work_is_here(const struct sched_group *g, const struct sched_work *w);
 int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n);
 /* Frees packed messages that receivers have copied. */
 void stages_sweep(struct sched_group *g);
+
+/* thread.c */
+void thread_wake(struct sched_group *g); /* creates it at first use */
+/* Ends it. Does nothing in a child of fork(). */
+void thread_stop(struct sched_group *g);
+/* Counts rounds in which a call drove ranks, as a thread on a free CPU could have done. Wakes the
+ * thread now and then, so that it looks for one. */
+void thread_count(struct sched_group *g, uint32_t rounds);
 
 /* run.c: run_finalize() handles the end of a run in its owner's process, once */
 void run_finalize(struct sched_inst *s);

@@ -181,7 +181,7 @@ struct duty {
 /* Drives other ranks when that is this process's duty. Returns: true when something was done. */
 static bool attend(struct sched_group *g, struct duty *duty)
 {
-	duty->watches = duty->watches || (!duty->sleeps && state_watch(g));
+	duty->watches = duty->watches || (!duty->sleeps && state_watch(g, 0));
 	duty->useful = duty->watches && state_drive_others(g);
 	return duty->useful;
 }
@@ -189,7 +189,7 @@ static bool attend(struct sched_group *g, struct duty *duty)
 static void end_duty(struct sched_group *g, struct duty *duty)
 {
 	if (duty->watches)
-		state_unwatch(g);
+		state_unwatch(g, 0);
 	duty->watches = duty->useful = false;
 }
 
@@ -291,8 +291,11 @@ static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *
 			trouble_check_peers(g);
 		}
 		duty->sleeps = w.armed; /* after the next step */
-		if (w.armed)
+		if (w.armed) {
 			end_duty(g, duty);
+			if (atomic_load_explicit(g->detached, memory_order_relaxed))
+				state_leave_timers(g);
+		}
 		if (idle % HELP_EVERY)
 			continue;
 		now = os_now_ns();
@@ -320,7 +323,7 @@ static int finish_wait(struct sched_inst *s, int ret, struct duty *duty)
 
 int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 {
-	struct duty duty = { .watches = phase_of(s) == RUN_GOING && state_watch(s->group) };
+	struct duty duty = { .watches = phase_of(s) == RUN_GOING && state_watch(s->group, 0) };
 
 	return finish_wait(s, wait_on_duty(s, timeout_ns, &duty), &duty);
 }

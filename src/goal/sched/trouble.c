@@ -52,10 +52,11 @@ static bool break_states(struct sched_group *g, int dead)
 /* A watcher that has died drives nobody. */
 static void relieve_watcher(struct sched_group *g, int dead)
 {
-	uint32_t was = 1 + (uint32_t)dead;
+	uint32_t was = atomic_load_explicit(g->watcher, memory_order_relaxed);
 
-	atomic_compare_exchange_strong_explicit(g->watcher, &was, 0, memory_order_relaxed,
-						memory_order_relaxed);
+	if ((was & ~WATCHER_THREAD) == 1 + (uint32_t)dead)
+		atomic_compare_exchange_strong_explicit(g->watcher, &was, 0, memory_order_relaxed,
+							memory_order_relaxed);
 }
 
 /* The state of this rank is undefined: the owner fails its runs by itself. */
@@ -129,6 +130,8 @@ static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		break;
 	case OP_TIMER:
 		list_remove(d, &d->st->timers, ref, op);
+		if (!d->st->timers.head)
+			atomic_store_explicit(&d->st->timer_ns, 0, memory_order_relaxed);
 		break;
 	case OP_WAITS_JOB:
 		list_remove(d, &d->st->waits_job, ref, op);

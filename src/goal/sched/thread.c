@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The progress thread of a process: drives the ranks of a group while all of them compute.
+ *
+ * It exists from its first wake-up on, and sleeps while it has nothing to do. Who wakes it:
+ * - a call that gives up driving because it has taken long enough;
+ * - a call that leaves a CALC, whose end nobody would notice (state_leave_timers());
+ * - a call, now and then, when calls have driven for long: there may be a CPU that nobody uses.
+ *
+ * Once awake it drives all ranks until nothing is ready. Then it polls, as the watcher, as long as
+ * the gaps between schedules suggest, and offers its CPU by sched_yield() meanwhile. A yield that
+ * takes long says that somebody else needs the CPU, so the thread stops polling and sleeps. Its
+ * priority is that of its process: a sleeper gets the CPU at once, for work of microseconds.
+ *
+ * Nothing depends on the thread but speed: calls do all that it leaves undone.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "goal/sched/private.h"
+#include "progress/progress.h"
+
+#define POLL_MAX_NS  2000000ull
+#define YIELD_POLLS  16u   /* polls between two offers of the CPU */
+#define SWITCH_NS    1000u /* a yield that takes longer may have let somebody else run */
+#define ROUNDS_MIN   64u   /* rounds of driving by calls before they wake the thread */
+#define ROUNDS_LIMIT 1024u
+#define RETRY_NS     100000u /* the state of a CALC that has ended is claimed */
+#define STOP_NS      1000000000ull
+
+/* ---- sleeping and waking ----------------------------------------------------------------- */
+
+static void wake(struct sched_thread *t)
+{
+	uint32_t before = atomic_fetch_add_explicit(
+		&t->wakes, 1, memory_order_seq_cst); /* partner: sleep_until */
+
+	/* the first one since the thread has looked: one system call however many wake it */
+	if (atomic_load_explicit(&t->slept_after, memory_order_relaxed) == before + 1)
+		os_futex_wake(&t->wakes, 1);
+}
+
+/* known: `wakes` before the thread looked for work the last time. */
+static void sleep_until(struct sched_thread *t, uint32_t known, uint64_t limit_ns)
+{
+	/* The kernel compares `wakes` behind a full fence: either the waker sees this, or the
+	 * comparison sees the waker. Partner: wake. */
+	atomic_store_explicit(&t->slept_after, known + 1, memory_order_relaxed);
+	os_futex_wait(&t->wakes, known, limit_ns);
+}
+
+static bool is_stopping(const struct sched_thread *t)
+{
+	return atomic_load_explicit(&t->stop, memory_order_relaxed);
+}
+
+/* Sleeps until it is woken or the first CALC ends. */
+static void rest(struct sched_group *g, uint32_t known)
+{
+	uint64_t first = state_next_timer(g), now = first ? os_now_ns() : 0;
+
+	if (first)
+		atomic_store_explicit(g->covered_ns, first, memory_order_relaxed);
+	if (!is_stopping(&g->thread))
+		sleep_until(&g->thread, known,
+			    !first        ? OS_FOR_EVER
+			    : first > now ? first - now
+					  : RETRY_NS);
+}
+
+/* ---- watching ---------------------------------------------------------------------------- */
+
+/* Returns: how often this thread has left its CPU to another one. */
+static long count_switches(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_nvcsw + u.ru_nivcsw;
+}
+
+/* Offers the CPU to others. Returns: false when somebody took it. */
+static bool offer_cpu(long *switches)
+{
+	uint64_t began = os_now_ns();
+	long before = *switches;
+
+	sched_yield();
+	/* an interrupt takes as long as a switch there and back */
+	if (os_now_ns() - began > SWITCH_NS)
+		*switches = count_switches();
+	return *switches == before;
+}
+
+/* The first offer after work tells whether a CPU is free for such work. */
+static void note_cpu(struct sched_thread *t, bool is_free)
+{
+	atomic_store_explicit(&t->found_cpu, is_free, memory_order_relaxed);
+	if (is_free)
+		atomic_store_explicit(&t->rounds_max, ROUNDS_MIN, memory_order_relaxed);
+}
+
+static void note_work(struct sched_thread *t, uint64_t now)
+{
+	if (t->worked_ns)
+		t->poll_ns = progress_poll_ns(t->poll_ns, now - t->worked_ns, POLL_MAX_NS);
+	t->worked_ns = now;
+}
+
+/* Drives all ranks, and polls for more. */
+static void watch(struct sched_group *g)
+{
+	struct sched_thread *t = &g->thread;
+	uint64_t now = os_now_ns();
+	long switches = count_switches();
+	uint32_t idle = 0;
+	bool kept = true;
+
+	note_work(t, now); /* there was some for the waker */
+	do {
+		atomic_store_explicit(g->watched_ns, now, memory_order_relaxed);
+		if (state_drive_each(g)) {
+			idle = 0;
+			now = os_now_ns();
+			note_work(t, now);
+			continue;
+		}
+		if (idle % YIELD_POLLS == 0) {
+			kept = offer_cpu(&switches);
+			if (!idle)
+				note_cpu(t, kept);
+		}
+		idle++;
+		os_cpu_relax();
+		now = os_now_ns();
+	} while (kept && state_watches(g, WATCHER_THREAD) && !is_stopping(t) &&
+		 now - t->worked_ns <= t->poll_ns);
+	state_unwatch(g, WATCHER_THREAD);
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+/* Faults are not blocked: another library may have closed a page of the program's memory and opens
+ * it in its handler. */
+static void unblock_faults(void)
+{
+	enum { UNBLOCK = 1, ILL = 4, TRAP = 5, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
+	const uint64_t faults = 1ull << (ILL - 1) | 1ull << (TRAP - 1) | 1ull << (BUS - 1) |
+				1ull << (FPE - 1) | 1ull << (SEGV - 1) | 1ull << (SYS - 1);
+
+	syscall(SYS_rt_sigprocmask, UNBLOCK, &faults, NULL, sizeof faults);
+}
+
+static void thread_main(void *arg)
+{
+	struct sched_group *g = arg;
+	struct sched_thread *t = &g->thread;
+	struct os_cpumask cpus;
+	uint32_t known, rounds;
+
+	unblock_faults();
+	prctl(PR_SET_TIMERSLACK, 1ul);
+	node_cpus(g->node, &cpus);
+	os_cpumask_apply(0, &cpus); /* may fail: the CPUs of the creator will do */
+	while (!is_stopping(t)) {
+		known = atomic_load_explicit(&t->wakes, memory_order_acquire); /* partner: wake */
+		if (state_watch(g, WATCHER_THREAD))
+			watch(g);
+		while (!is_stopping(t) && state_drive_until(g, STOP_NS, &rounds))
+			;
+		rest(g, known);
+	}
+	atomic_store_explicit(&t->ended, 1, memory_order_release); /* partner: end */
+	os_futex_wake(&t->ended, 1);
+}
+
+/* ---- its life ---------------------------------------------------------------------------- */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sched_group *list; /* groups with a thread */
+
+/* Returns: false when the thread does not end in time. */
+static bool end(struct sched_thread *t)
+{
+	uint64_t give_up_ns = os_now_ns() + STOP_NS;
+
+	atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
+	wake(t);
+	while (!atomic_load_explicit(&t->ended, memory_order_acquire)) { /* partner: thread_main */
+		if (os_now_ns() > give_up_ns)
+			return false;
+		os_futex_wait(&t->ended, 0, STOP_NS / 100);
+	}
+	pthread_join(t->handle.handle, NULL);
+	return true;
+}
+
+/* A process that ends while its thread changes the state of another rank breaks that state. So
+ * exit() ends the threads first. It may be called by a signal handler: nothing here waits for what
+ * the interrupted thread may hold. */
+static void end_all(void)
+{
+	if (pthread_mutex_trylock(&list_lock))
+		return;
+	for (struct sched_group *g = list; g; g = g->thread.next)
+		if (g->thread.pid == getpid())
+			end(&g->thread);
+	list = NULL;
+	pthread_mutex_unlock(&list_lock);
+}
+
+static void create_locked(struct sched_group *g)
+{
+	static bool is_registered;
+	struct sched_thread *t = &g->thread;
+	int ret;
+
+	if (atomic_load_explicit(&t->is_refused, memory_order_relaxed) ||
+	    atomic_load_explicit(&t->exists, memory_order_relaxed))
+		return;
+	if (!is_registered)
+		is_registered = !atexit(end_all);
+	atomic_store_explicit(&t->rounds_max, ROUNDS_MIN, memory_order_relaxed);
+	t->pid = getpid();
+	ret = is_registered ? engine_thread_create("sluice-goal", NULL, thread_main, g, &t->handle)
+			    : -ENOMEM;
+	if (ret) {
+		base_log(BASE_LOG_INFO, "sched", "no progress thread: %s", strerror(-ret));
+		atomic_store_explicit(&t->is_refused, 1, memory_order_relaxed);
+		return;
+	}
+	t->next = list;
+	list = g;
+	atomic_store_explicit(&t->exists, 1, memory_order_release); /* partner: thread_wake */
+}
+
+void thread_wake(struct sched_group *g)
+{
+	struct sched_thread *t = &g->thread;
+
+	if (base_unlikely(!atomic_load_explicit(&t->exists, memory_order_acquire))) {
+		if (!base_opt.goal_thread ||
+		    atomic_load_explicit(&t->is_refused, memory_order_relaxed))
+			return;
+		pthread_mutex_lock(&list_lock);
+		create_locked(g);
+		pthread_mutex_unlock(&list_lock);
+	} else {
+		wake(t);
+	}
+}
+
+void thread_count(struct sched_group *g, uint32_t rounds)
+{
+	struct sched_thread *t = &g->thread;
+	uint32_t max = atomic_load_explicit(&t->rounds_max, memory_order_relaxed);
+
+	/* a lost count does no harm */
+	rounds += atomic_load_explicit(&t->rounds, memory_order_relaxed);
+	atomic_store_explicit(&t->rounds, rounds, memory_order_relaxed);
+	if (base_likely(rounds < base_max_u64(max, ROUNDS_MIN)))
+		return;
+	atomic_store_explicit(&t->rounds, 0, memory_order_relaxed);
+	if (max < ROUNDS_LIMIT) /* until it finds a CPU */
+		atomic_store_explicit(&t->rounds_max, max * 2, memory_order_relaxed);
+	thread_wake(g);
+}
+
+void thread_stop(struct sched_group *g)
+{
+	struct sched_thread *t = &g->thread;
+
+	atomic_store_explicit(&t->is_refused, 1, memory_order_relaxed);
+	if (!atomic_load_explicit(&t->exists, memory_order_acquire) || t->pid != getpid())
+		return;
+	pthread_mutex_lock(&list_lock);
+	for (struct sched_group **link = &list; *link; link = &(*link)->thread.next) {
+		if (*link != g)
+			continue;
+		*link = t->next;
+		while (!end(t))
+			;
+		break;
+	}
+	pthread_mutex_unlock(&list_lock);
+}

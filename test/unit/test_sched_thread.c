@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The progress thread: schedules go on while every rank computes, and nothing depends on it. */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sched_case.h"
+
+enum { STAGES = CASE_OPS / 2, COMPUTE_NS = 300000000 };
+
+static struct plan plan; /* large: not on the stack */
+
+static void compute(uint64_t ns)
+{
+	uint64_t until = os_now_ns() + ns;
+
+	while (os_now_ns() < until)
+		;
+}
+
+static int count_threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = -2; /* "." and ".." */
+
+	CHECK(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* A chain of exchanges between two ranks, each of which requires the one before. */
+static struct sched_inst *open_chain(struct sched_group *g, uint32_t stages, void *buf)
+{
+	uint32_t peer = 1 - (uint32_t)sched_rank(g);
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < stages; i++) {
+		goal_send(&plan.build, peer, i, 0, GOAL_USER, 0, 8);
+		goal_recv(&plan.build, peer, i, GOAL_USER, 8, 8);
+		for (uint32_t k = 0; i && k < 2; k++)
+			goal_requires(&plan.build, 2 * i + k, 2 * i - 1);
+	}
+	plan.buffers[0] = buf;
+	plan.bytes[0] = 16;
+	plan.count = 1;
+	return plan_open(&plan, g);
+}
+
+static struct sched_inst *open_calc(struct sched_group *g, uint64_t ns)
+{
+	plan_init(&plan);
+	goal_add(&plan.build, &(struct goal_op){ .type = GOAL_CALC, .bytes = ns });
+	return plan_open(&plan, g);
+}
+
+/* ---- progress ---------------------------------------------------------------------------- */
+
+/* Returns: when the last operation of a run ended, in ms; all ranks compute meanwhile. */
+static int ended_after_ms(struct ranks *r, struct sched_inst *s, uint32_t last)
+{
+	ranks_barrier(r);
+	CHECK_EQ(sched_run(s), 0);
+	ranks_barrier(r); /* no rank waits before every other one has computed so long */
+	compute(COMPUTE_NS);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	return (int)(sched_times(s)[last].end_ns / 1000000);
+}
+
+/* The chain takes several times as long as a call drives. */
+static void long_chain(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	bool *has_thread = r->arg;
+	int ms;
+
+	sched_keep_times(g, true);
+	ms = ended_after_ms(r, open_chain(g, STAGES, sched_alloc(g, 16)), 2 * STAGES - 1);
+	CHECK_EQ(ms >= COMPUTE_NS / 1000000, !*has_thread);
+	ranks_barrier(r);
+	sched_group_destroy(g);
+	CHECK_EQ(count_threads(), 1);
+}
+
+UNIT_TEST(a_long_chain_ends_while_all_ranks_compute)
+{
+	ranks_run(2, NULL, long_chain, &(bool){ true });
+}
+
+UNIT_TEST(without_the_thread_a_long_chain_ends_in_a_wait)
+{
+	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, long_chain, &(bool){ false });
+}
+
+/* Rank 0 computes 20 ms by its schedule, then sends; rank 1 computes 5 ms after the message. */
+static void calc_and_message(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	uint32_t rank = (uint32_t)r->rank;
+	int ms;
+
+	sched_keep_times(g, true);
+	plan_init(&plan);
+	if (rank)
+		goal_recv(&plan.build, 0, 0, GOAL_USER, 0, 8);
+	goal_add(&plan.build,
+		 &(struct goal_op){ .type = GOAL_CALC, .bytes = rank ? 5000000 : 20000000 });
+	if (!rank)
+		goal_send(&plan.build, 1, 0, 0, GOAL_USER, 0, 8);
+	goal_requires(&plan.build, 1, 0);
+	plan.buffers[0] = sched_alloc(g, 8);
+	plan.bytes[0] = 8;
+	plan.count = 1;
+	ms = ended_after_ms(r, plan_open(&plan, g), 1);
+	CHECK(ms >= (rank ? 25 : 20));
+	CHECK(ms < COMPUTE_NS / 1000000 / 2);
+	ranks_barrier(r);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_calc_ends_in_time_while_all_ranks_compute)
+{
+	ranks_run(2, NULL, calc_and_message, NULL);
+}
+
+/* ---- nobody is woken for nothing --------------------------------------------------------- */
+
+static void nothing_pending(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s = open_chain(g, 1, sched_alloc(g, 16));
+
+	for (int k = 0; k < 20000; k++)
+		CHECK_EQ(sched_execute(s, UINT64_MAX), 0);
+	CHECK_EQ(count_threads(), 1);
+	for (int k = 0; k < 10; k++) {
+		CHECK_EQ(sched_run(s), 0);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	}
+	CHECK_EQ(count_threads(), 1);
+	ranks_barrier(r);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(programs_that_do_not_need_the_thread_have_none)
+{
+	ranks_run(2, NULL, nothing_pending, NULL);
+}
+
+/* The thread sleeps while nothing is pending: it uses no CPU. */
+static void idle_thread(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s = open_calc(g, 1000000);
+	clock_t before;
+
+	CHECK_EQ(sched_run(s), 0);
+	CHECK_EQ(count_threads(), 2);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	usleep(50000);
+	before = clock();
+	usleep(300000);
+	CHECK(clock() - before < CLOCKS_PER_SEC / 100);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(the_thread_sleeps_while_nothing_is_pending) { ranks_run(1, NULL, idle_thread, NULL); }
+
+/* ---- ends -------------------------------------------------------------------------------- */
+
+/* Rank 1 ends by exit(), without leaving the group, while its thread drives rank 0. */
+static void exits(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *chain = open_chain(g, STAGES, sched_alloc(g, 16));
+	struct sched_inst *later;
+	int ret;
+
+	plan_init(&plan);
+	plan.channel = 1;
+	later = plan_open(&plan, g);
+	CHECK_EQ(sched_run(chain), 0);
+	if (r->rank)
+		exit(0);
+	ret = sched_wait(chain, UINT64_MAX);
+	CHECK(!ret || ret == -EOWNERDEAD);
+	CHECK_EQ(sched_execute(later, UINT64_MAX), 0); /* the state of this rank is whole */
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_rank_that_exits_while_its_thread_drives_breaks_no_other)
+{
+	for (int k = 0; k < 10; k++)
+		ranks_run(2, (char *[]){ "SLUICE_LOG=none", NULL }, exits, NULL);
+}
+
+/* A rank is killed while its thread waits for the end of a calc. */
+static void killed(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s = open_calc(g, r->rank ? 50000000 : 10000000);
+
+	CHECK_EQ(sched_run(s), 0);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		raise(SIGKILL);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	_exit(0);
+}
+
+UNIT_TEST(a_killed_rank_with_a_thread_hangs_nobody)
+{
+	int status[3];
+
+	ranks_run_any(3, (char *[]){ "SLUICE_LOG=none", NULL }, killed, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[1], 128 + SIGKILL);
+	CHECK_EQ(status[2], 0);
+}
+
+static void forks(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s = open_calc(g, 20000000);
+	int status = 1;
+	pid_t child;
+
+	CHECK_EQ(sched_run(s), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child)
+		exit(count_threads() == 1 ? 0 : 2); /* its handlers end no thread of the parent */
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	CHECK_EQ(sched_run(s), 0);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	CHECK_EQ(count_threads(), 2);
+	sched_group_destroy(g);
+	CHECK_EQ(count_threads(), 1);
+}
+
+UNIT_TEST(a_forked_child_leaves_the_thread_alone) { ranks_run(1, NULL, forks, NULL); }
+
+/* Without a thread all ends in the calls of the program. */
+static void no_thread(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s = open_calc(g, 2000000);
+
+	CHECK_EQ(sched_run(s), 0);
+	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_thread_that_cannot_be_created_is_done_without)
+{
+	ranks_run(1, (char *[]){ "SLUICE_TEST=fault=engine_thread:all", "SLUICE_LOG=none", NULL },
+		  no_thread, NULL);
+}
