@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Measures how far a started schedule advances while its ranks compute, by the method of NBCBench:
- * the schedule alone takes t_s; a loop sized to about t_s takes t_c; start, loop, wait take t;
- * the overlap is 1 - (t - t_c) / t_s. The schedule of two ranks is a chain of exchanges, each of
- * which requires the one before. Cases: both ranks compute on the cores that they have; the other
- * rank waits for the schedule; the other rank sleeps, which leaves its core free. Prints one JSON
- * object per line: medians, and quartiles of the overlap, of rank 0.
+ * the schedule alone takes t_s; a loop sized to 2 t_s takes t_c; start, loop, wait take t; the
+ * overlap is 1 - (t - t_c) / t_s. Alone, two cores execute the schedule; one that executes it for
+ * both ranks needs 2 t_s, hence the loop (an argument gives another factor). The schedule of two
+ * ranks is a chain of exchanges, each of which requires the one before. Cases: both ranks compute
+ * on the cores that they have; the other rank waits for the schedule; the other rank sleeps while
+ * rank 0 computes; the other rank has started all its runs and sleeps all the time, so that its
+ * core is free. Prints one JSON object per line: medians, and quartiles of the overlap, of rank 0.
  *
  *   ninja bench/goal_overlap && bench/goal_overlap
  */
@@ -19,10 +21,12 @@
 #include "bench.h"
 #include "goal/sched/sched.h"
 
-enum { ROUNDS = 31, STAGES_MAX = 200, AHEAD_NS = 3000 };
-enum other { COMPUTES, WAITS, SLEEPS, CASES };
+enum { ROUNDS = 31, WARMUP = 400, STAGES_MAX = 200, AHEAD_NS = 3000, FREE_US = 2000 };
+enum other { COMPUTES, WAITS, SLEEPS, FREE, CASES };
 
 static struct bench bench;
+static _Atomic uint32_t *rounds_done; /* FREE: futex */
+static double factor = 2;
 
 static void fail(const char *what)
 {
@@ -68,10 +72,12 @@ static struct sched_inst *open_chain(struct sched_group *g, uint32_t stages, cha
 	return s;
 }
 
-static void compute(uint64_t rounds)
+/* One loop for all callers, in registers: a loop over memory takes twice as long at some addresses
+ * of the stack. */
+__attribute__((noinline)) static void compute(uint64_t rounds)
 {
-	for (volatile uint64_t i = 0; i < rounds; i++)
-		;
+	for (uint64_t i = 0; i < rounds; i++)
+		__asm__ volatile("" : "+r"(i));
 }
 
 static void run_alone(struct sched_inst *s)
@@ -85,9 +91,10 @@ static double run_overlapped(struct sched_inst *s, enum other other, uint64_t ro
 			     double *start_ns, double *wait_ns)
 {
 	struct timespec ts = { 0, (long)ns };
-	uint64_t t0 = bench_start(&bench), t1, t2;
+	uint64_t t0 = other == FREE ? bench_now_ns() : bench_start(&bench), t1, t2;
 
-	if (!bench.rank && other != COMPUTES) { /* the other rank is there already */
+	if (!bench.rank && other != COMPUTES &&
+	    other != FREE) { /* the other rank is there already */
 		while (bench_now_ns() - t0 < AHEAD_NS)
 			;
 		t0 = bench_now_ns();
@@ -105,6 +112,25 @@ static double run_overlapped(struct sched_inst *s, enum other other, uint64_t ro
 	*start_ns = (double)(t1 - t0);
 	*wait_ns = (double)(bench_now_ns() - t2);
 	return (double)(bench_now_ns() - t0);
+}
+
+/* Rank 1 starts all its runs, and sleeps until rank 0 has measured. */
+static void leave_core(struct sched_group *g, uint32_t stages, uint64_t bytes, char *buf)
+{
+	static struct sched_inst *runs[WARMUP + ROUNDS];
+
+	atomic_store(rounds_done, 0);
+	for (int k = 0; k < WARMUP + ROUNDS; k++)
+		runs[k] = open_chain(g, stages, buf, bytes);
+	for (int k = 0; k < WARMUP + ROUNDS; k++)
+		if (sched_run(runs[k]))
+			fail("cannot start");
+	bench_sync(&bench);
+	while (!atomic_load(rounds_done))
+		os_futex_wait(rounds_done, 0, OS_FOR_EVER);
+	for (int k = 0; k < WARMUP + ROUNDS; k++)
+		if (sched_wait(runs[k], UINT64_MAX) || sched_close(runs[k]))
+			fail("a run has failed");
 }
 
 static int by_value(const void *a, const void *b)
@@ -153,7 +179,7 @@ static double least_compute_ns(uint64_t rounds)
 
 static void measure(struct sched_group *g, uint32_t stages, uint64_t bytes, char *buf)
 {
-	static const char *const words[] = { "computes", "waits", "sleeps" };
+	static const char *const words[] = { "computes", "waits", "sleeps", "free" };
 	struct sched_inst *s = open_chain(g, stages, buf, bytes);
 	double alone = measure_alone(s);
 
@@ -163,9 +189,22 @@ static void measure(struct sched_group *g, uint32_t stages, uint64_t bytes, char
 		uint64_t rounds;
 
 		per_round = least_compute_ns(100000) / 1e5;
-		rounds = (uint64_t)(alone / per_round) + 1;
-		for (int k = 0; k < ROUNDS; k++) {
-			bench_start(&bench);
+		rounds = (uint64_t)(factor * alone / per_round) + 1;
+		if (other == FREE && bench.rank) {
+			leave_core(g, stages, bytes, buf);
+			bench_sync(&bench);
+			continue;
+		}
+		bench_sync(&bench);
+		if (other == FREE)
+			usleep(FREE_US); /* the other rank has gone to sleep */
+		for (int k = other == FREE ? -WARMUP : 0; k < ROUNDS; k++) {
+			if (k < 0) { /* the progress thread finds the core */
+				run_overlapped(s, FREE, rounds, 0, &start[0], &wait[0]);
+				continue;
+			}
+			if (other != FREE)
+				bench_start(&bench);
 			loop[k] = bench.rank && other != COMPUTES ? 0 : compute_ns(rounds);
 			total[k] = run_overlapped(s, (enum other)other, rounds, alone,
 						  &start[k], &wait[k]);
@@ -173,6 +212,11 @@ static void measure(struct sched_group *g, uint32_t stages, uint64_t bytes, char
 		}
 		if (bench.rank)
 			continue;
+		if (other == FREE) {
+			atomic_store(rounds_done, 1);
+			os_futex_wake(rounds_done, 1);
+			bench_sync(&bench);
+		}
 		printf("{\"stages\": %u, \"bytes\": %llu, \"other\": \"%s\", \"alone_us\": %.1f, "
 		       "\"compute_us\": %.1f, \"start_us\": %.2f, \"wait_us\": %.2f, "
 		       "\"together_us\": %.1f, "
@@ -209,17 +253,21 @@ static int be_rank(void)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	char problems[256];
 	int status = 1;
 	pid_t child;
 
+	if (argc > 1)
+		factor = atof(argv[1]);
 	base_options_load(NULL, problems, sizeof problems);
 	bench = (struct bench){ .area = mmap(NULL, sizeof *bench.area, PROT_READ | PROT_WRITE,
 					     MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
 				.ranks = 2 };
-	if (bench.area == MAP_FAILED)
+	rounds_done = mmap(NULL, sizeof *rounds_done, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (bench.area == MAP_FAILED || rounds_done == MAP_FAILED)
 		return 1;
 	child = fork();
 	bench.rank = child == 0;
