@@ -16,6 +16,7 @@
 
 #define GOAL_PROGRAM_MAGIC 0x474f52504c414f47ull /* "GOALPROG" */
 #define GOAL_PROGRAM_VERSION 1u
+#define GOAL_PROGRAM_PACKED  2u /* version of a file in packed form, see goal/file/ */
 #define GOAL_PROGRAM_ALIGN 64u
 
 struct goal_program {

@@ -49,6 +49,8 @@ static void write_program(void)
 	CHECK_EQ(goalfile_finish(w), 0);
 }
 
+static int check_damaged(const struct goal_program *p, uint64_t bytes);
+
 static void begin(void)
 {
 	snprintf(dir, sizeof dir, "%s", "/tmp/unit-goalfile-XXXXXX");
@@ -77,6 +79,90 @@ UNIT_TEST(program_that_was_written_is_read)
 		CHECK(!memcmp(goal_program_block(f.program, r), block, block->bytes));
 	}
 	goalfile_close(&f);
+	end();
+}
+
+/* Returns: the length of the packed file, whose bytes are copied. */
+static size_t read_packed(char *out)
+{
+	FILE *f = fopen(path, "r");
+	size_t n;
+
+	CHECK(f);
+	n = fread(out, 1, FILE_MAX, f);
+	CHECK(n < FILE_MAX);
+	fclose(f);
+	return n;
+}
+
+/* A writer that does not know packed form wrote this. */
+static void write_unpacked(const struct goal_program *p)
+{
+	FILE *f = fopen(path, "w");
+
+	CHECK(f && fwrite(p, p->bytes, 1, f) == 1 && !fclose(f));
+}
+
+UNIT_TEST(files_are_packed_and_both_forms_are_read)
+{
+	static _Alignas(64) char packed[FILE_MAX], again[FILE_MAX];
+	struct goalfile f, g;
+	size_t bytes;
+	FILE *to;
+
+	begin();
+	write_program();
+	bytes = read_packed(packed);
+	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
+	CHECK(bytes < f.bytes / 2 + 64);
+	CHECK_EQ(f.program->version, GOAL_PROGRAM_VERSION);
+	to = fopen(path, "w");
+	CHECK(to);
+	CHECK_EQ(goalfile_write(f.program, to), 0);
+	fclose(to);
+	CHECK_EQ(read_packed(again), bytes);
+	CHECK(!memcmp(packed, again, bytes));
+	write_unpacked(f.program);
+	CHECK_EQ(goalfile_open(path, &g, NULL), 0);
+	CHECK_EQ(g.bytes, f.bytes);
+	CHECK(!memcmp(g.program, f.program, f.bytes));
+	goalfile_close(&g);
+	goalfile_close(&f);
+	end();
+}
+
+/* A damaged packed file: every bit, every length, lengths of programs that do not exist. */
+UNIT_TEST(packed_file_that_is_damaged_is_refused_or_valid)
+{
+	static _Alignas(64) char packed[FILE_MAX], out[FILE_MAX * 32];
+	static const uint64_t lengths[] = { 0, 63, 64, 65, 1u << 20, 1ull << 40, UINT64_MAX };
+	struct goal_program *p = (struct goal_program *)packed;
+	uint64_t was, n;
+	size_t bytes;
+
+	begin();
+	write_program();
+	bytes = read_packed(packed);
+	for (size_t bit = 0; bit < 8 * bytes; bit++) {
+		packed[bit / 8] ^= (char)(1 << bit % 8);
+		n = goalfile_packed_bytes(packed, bytes);
+		CHECK(n == UINT64_MAX || n <= sizeof out);
+		if (n && n != UINT64_MAX && !goalfile_unpack(packed, bytes, out))
+			check_damaged((struct goal_program *)out, n);
+		packed[bit / 8] ^= (char)(1 << bit % 8);
+	}
+	for (size_t cut = 0; cut < bytes; cut++) {
+		n = goalfile_packed_bytes(packed, cut);
+		CHECK(!n || n == UINT64_MAX || goalfile_unpack(packed, cut, out) == -EINVAL);
+	}
+	was = p->bytes;
+	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+		p->bytes = lengths[i];
+		n = goalfile_packed_bytes(packed, bytes);
+		CHECK(n == UINT64_MAX || goalfile_unpack(packed, bytes, out) == -EINVAL);
+	}
+	p->bytes = was;
+	CHECK_EQ(goalfile_unpack(packed, bytes, out), 0);
 	end();
 }
 
@@ -109,6 +195,7 @@ UNIT_TEST(block_that_is_wrong_is_named)
 	write_program();
 	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
 	off = goal_program_offsets(f.program)[2];
+	write_unpacked(f.program);
 	goalfile_close(&f);
 	fd = open(path, O_WRONLY);
 	CHECK(pwrite(fd, &version, sizeof version, (off_t)off + 4) == sizeof version);
@@ -177,7 +264,8 @@ static int check_damaged(const struct goal_program *p, uint64_t bytes)
 	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
 	uint32_t work[FILE_MAX / sizeof(struct goal_op)], at;
 
-	if (goal_program_verify(p, bytes, work, &at))
+	if (goal_program_verify_header(p, bytes) || p->most_ops > BASE_ARRAY_LEN(work) ||
+	    goal_program_verify(p, bytes, work, &at))
 		return 0;
 	for (uint32_t r = 0; r < p->ranks; r++) {
 		const struct goal_block *b = goal_program_block(p, r);

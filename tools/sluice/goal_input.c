@@ -281,7 +281,6 @@ static int refuse_program(const char *verb, const char *name, int error, uint32_
 	return TOOL_FAILED;
 }
 
-/* A file is mapped: only the parts that are read need memory. */
 static int map_program(struct reading *r, const char *verb, const char *path)
 {
 	uint32_t block = GOAL_NONE;
@@ -311,12 +310,35 @@ static int slurp(struct reading *r)
 	return 0;
 }
 
+/* Replaces what was read by the program, when it is packed. */
+static int unpack(struct reading *r)
+{
+	uint64_t bytes = goalfile_packed_bytes(r->image, r->used);
+	struct reading packed = *r;
+	int ret;
+
+	if (!bytes)
+		return 0;
+	if (bytes == UINT64_MAX)
+		return -EINVAL;
+	r->image = NULL;
+	r->used = r->cap = 0;
+	ret = make_room(r, bytes);
+	if (!ret)
+		ret = goalfile_unpack(packed.image, packed.used, r->image);
+	r->used = bytes;
+	munmap(packed.image, packed.cap);
+	return ret;
+}
+
 static int read_program(struct reading *r, const char *verb)
 {
 	const struct goal_program *p;
 	uint32_t *work = NULL, block = GOAL_NONE;
 	int ret = slurp(r);
 
+	if (!ret)
+		ret = unpack(r);
 	p = (const struct goal_program *)r->image;
 	if (!ret)
 		ret = goal_program_verify_header(p, r->used);

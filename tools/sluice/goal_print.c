@@ -123,8 +123,10 @@ static bool is_replaceable(const char *path)
 static int write_stream(const struct goal_program *p, const char *path)
 {
 	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int ret = out ? goal_write_text(out, (const char *)p, p->bytes) : -errno;
+	int ret = out ? goalfile_write(p, out) : -errno;
 
+	if (out && !ret && fflush(out))
+		ret = -errno;
 	if (out && out != stdout && fclose(out) && !ret)
 		ret = -errno;
 	return ret;

@@ -6,13 +6,15 @@
  *   goalfile_create -> (goalfile_add -> goalfile_assign ...) ... -> goalfile_finish |
  * goalfile_abandon
  *
- * Reading maps the file: only the blocks that are looked at need memory. Like any mapped file it
- * must not be changed or cut by others while it is open; who runs a block of unknown origin copies
- * it first and verifies the copy. Writing keeps 8 bytes a block and 4 bytes a rank in memory and
+ * Reading maps the file, or unpacks it into memory. A file that is mapped must not be changed or cut
+ * by others while it is open; who runs a block of unknown origin copies it first and verifies the
+ * copy. Writing keeps 8 bytes a block and 4 bytes a rank in memory and
  * the rest in the file.
  */
 #ifndef SLUICE_GOALFILE_H
 #define SLUICE_GOALFILE_H
+
+#include <stdio.h>
 
 #include "goal/program.h"
 
@@ -26,6 +28,15 @@ struct goalfile {
  * out_block: may be NULL. */
 int goalfile_open(const char *path, struct goalfile *out, uint32_t *out_block);
 void goalfile_close(struct goalfile *f);
+
+/*
+ * Files are written in packed form (pack.h), and read in both forms. For data that are not in a
+ * file: the length of the program, 0: the data are not packed, UINT64_MAX: they are damaged; and
+ * the program in out, of that length. Returns: 0; -EINVAL. data: any bytes, from an address that is
+ * a multiple of 8.
+ */
+uint64_t goalfile_packed_bytes(const void *data, uint64_t bytes);
+int goalfile_unpack(const void *data, uint64_t bytes, void *out);
 
 /* First number of the binary files of LogGOPSim; of those that it has used up. */
 #define GOALFILE_LOGGOPSIM      4223u
@@ -42,6 +53,9 @@ uint64_t goalfile_loggopsim_cookie(const void *data, size_t bytes);
  * requirements form a cycle; -ENOMEM. *out_rank: the rank at fault; GOAL_NONE: none. */
 int goalfile_loggopsim_read(const void *data, size_t bytes, const struct goalfile_calls *calls,
 			    void *ctx, uint32_t *out_rank);
+
+/* Writes a verified program in packed form. Returns: 0 or -errno. */
+int goalfile_write(const struct goal_program *p, FILE *to);
 
 struct goalfile_writer;
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "goal/file/goalfile.h"
+#include "goal/file/pack.h"
 
 static int map(const char *path, struct goalfile *out)
 {
@@ -26,6 +27,47 @@ static int map(const char *path, struct goalfile *out)
 		*out = (struct goalfile){ p, (size_t)st.st_size };
 	}
 	close(fd);
+	return ret;
+}
+
+uint64_t goalfile_packed_bytes(const void *data, uint64_t bytes)
+{
+	const struct goal_program *p = data;
+
+	if (bytes < sizeof *p || p->magic != GOAL_PROGRAM_MAGIC ||
+	    p->version != GOAL_PROGRAM_PACKED)
+		return 0;
+	/* a line takes two bytes at least */
+	return p->bytes > sizeof *p && p->bytes / (PACK_LINE / 2) <= bytes ? p->bytes : UINT64_MAX;
+}
+
+int goalfile_unpack(const void *data, uint64_t bytes, void *out)
+{
+	const struct goal_program *p = data;
+	struct goal_program *to = out;
+
+	*to = *p;
+	to->version = GOAL_PROGRAM_VERSION;
+	return pack_open(p + 1, bytes - sizeof *p, to + 1, p->bytes - sizeof *p);
+}
+
+/* Replaces the mapping of a packed file by a program in memory. */
+static int unpack(struct goalfile *f)
+{
+	uint64_t bytes = goalfile_packed_bytes(f->program, f->bytes);
+	void *p;
+	int ret;
+
+	if (!bytes)
+		return 0;
+	if (bytes == UINT64_MAX)
+		return -EINVAL;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	ret = goalfile_unpack(f->program, f->bytes, p);
+	goalfile_close(f);
+	*f = (struct goalfile){ p, bytes };
 	return ret;
 }
 
@@ -51,7 +93,9 @@ int goalfile_open(const char *path, struct goalfile *out, uint32_t *out_block)
 	int ret = map(path, &f);
 
 	if (!ret) {
-		ret = verify(&f, &block);
+		ret = unpack(&f);
+		if (!ret)
+			ret = verify(&f, &block);
 		if (ret)
 			goalfile_close(&f);
 		else

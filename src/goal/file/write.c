@@ -7,25 +7,41 @@
 #include <unistd.h>
 
 #include "goal/file/goalfile.h"
+#include "goal/file/pack.h"
 
 struct goalfile_writer {
 	FILE *file;
 	char *path, *part;
-	uint64_t at; /* bytes written */
+	uint64_t at; /* bytes of the program so far */
+	char line[PACK_LINE]; /* the last line, of at % PACK_LINE bytes */
 	uint64_t *offsets;
 	uint32_t *numbers; /* [ranks] */
 	uint32_t ranks, block_count, block_cap, most_ops;
 	int error; /* first error */
 };
 
-static void put(struct goalfile_writer *w, const void *p, uint64_t bytes)
+static void write_out(struct goalfile_writer *w, const void *p, size_t bytes)
 {
-	if (w->error || !bytes)
+	if (w->error)
 		return;
 	errno = EIO; /* when the library does not set errno */
 	if (fwrite(p, 1, bytes, w->file) != bytes)
 		w->error = -errno;
-	w->at += bytes;
+}
+
+static void put(struct goalfile_writer *w, const void *p, uint64_t bytes)
+{
+	char packed[PACK_LINE_MAX];
+
+	for (uint64_t n; bytes; bytes -= n, p = (const char *)p + n) {
+		uint64_t used = w->at % PACK_LINE;
+
+		n = bytes < PACK_LINE - used ? bytes : PACK_LINE - used;
+		memcpy(w->line + used, p, n);
+		w->at += n;
+		if (used + n == PACK_LINE)
+			write_out(w, packed, pack_line(w->line, packed));
+	}
 }
 
 static void put_gap(struct goalfile_writer *w)
@@ -79,7 +95,8 @@ int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **o
 		release(w);
 		return ret;
 	}
-	put(w, &place, sizeof place);
+	write_out(w, &place, sizeof place);
+	w->at = sizeof place;
 	*out = w;
 	return 0;
 }
@@ -128,22 +145,20 @@ static void put_tables(struct goalfile_writer *w)
 {
 	struct goal_program head = {
 		.magic = GOAL_PROGRAM_MAGIC,
-		.version = GOAL_PROGRAM_VERSION,
+		.version = GOAL_PROGRAM_PACKED,
 		.ranks = w->ranks,
 		.offsets_off = w->at,
 		.block_count = w->block_count,
 		.most_ops = w->most_ops,
 	};
-	const uint32_t gap = 0;
 
 	head.bytes = head.offsets_off + goal_program_tables_bytes(w->block_count, w->ranks);
 	put(w, w->offsets, w->block_count * sizeof *w->offsets);
 	put(w, w->numbers, w->ranks * sizeof *w->numbers);
-	if (w->ranks % 2)
-		put(w, &gap, sizeof gap);
+	put_gap(w); /* completes the line */
 	if (!w->error && fseek(w->file, 0, SEEK_SET))
 		w->error = -errno;
-	put(w, &head, sizeof head);
+	write_out(w, &head, sizeof head);
 }
 
 int goalfile_finish(struct goalfile_writer *w)
@@ -170,4 +185,17 @@ void goalfile_abandon(struct goalfile_writer *w)
 	fclose(w->file);
 	unlink(w->part);
 	release(w);
+}
+
+int goalfile_write(const struct goal_program *p, FILE *to)
+{
+	struct goalfile_writer w = { .file = to };
+	struct goal_program head = *p;
+
+	head.version = GOAL_PROGRAM_PACKED;
+	write_out(&w, &head, sizeof head);
+	w.at = sizeof head;
+	put(&w, p + 1, p->bytes - sizeof *p);
+	put_gap(&w);
+	return w.error;
 }
