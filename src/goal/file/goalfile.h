@@ -6,10 +6,9 @@
  *   goalfile_create -> (goalfile_add -> goalfile_assign ...) ... -> goalfile_finish |
  * goalfile_abandon
  *
- * Reading maps the file, or unpacks it into memory. A file that is mapped must not be changed or cut
- * by others while it is open; who runs a block of unknown origin copies it first and verifies the
- * copy. Writing keeps 8 bytes a block and 4 bytes a rank in memory and
- * the rest in the file.
+ * Reading maps the file, or unpacks it into memory. A file that is mapped must not be changed or
+ * cut by others while it is open; who runs a block of unknown origin copies it first and verifies
+ * the copy. Writing keeps 8 bytes a block and 4 bytes a rank in memory and the rest in the file.
  */
 #ifndef SLUICE_GOALFILE_H
 #define SLUICE_GOALFILE_H

@@ -510,8 +510,8 @@ bool state_drive_others(struct sched_group *g);
  * holds the state's claim. What takes longer is left to the progress thread.
  */
 void state_drive_all(struct sched_group *g);
-/* The same without the progress thread, for limit_ns at most. rounds: turns that found something to
- * do. Returns: true when it gave up. */
+/* As state_drive_all(), without the progress thread, for limit_ns at most. rounds: turns that found
+ * something to do. Returns: true when it gave up. */
 bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *rounds);
 /* One turn of a watcher over all ranks, and a fragment of each one's jobs. Returns: true when
  * something was done. */
@@ -528,7 +528,7 @@ bool state_is_watched(const struct sched_group *g);
 uint64_t state_next_timer(const struct sched_group *g);
 /* Leaves the end of a CALC to the progress thread unless one wakes for it. Called before this
  * thread sleeps or goes back to its program. */
-void state_leave_timers(struct sched_group *g);
+void state_cover_timers(struct sched_group *g);
 
 /* The facts about a job that a process needs before it claims a fragment, packed into one word. */
 struct sched_brief {

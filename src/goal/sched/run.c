@@ -294,7 +294,7 @@ static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *
 		if (w.armed) {
 			end_duty(g, duty);
 			if (atomic_load_explicit(g->detached, memory_order_relaxed))
-				state_leave_timers(g);
+				state_cover_timers(g);
 		}
 		if (idle % HELP_EVERY)
 			continue;

@@ -4,7 +4,7 @@
  *
  * It exists from its first wake-up on, and sleeps while it has nothing to do. Who wakes it:
  * - a call that gives up driving because it has taken long enough;
- * - a call that leaves a CALC, whose end nobody would notice (state_leave_timers());
+ * - a call that leaves a CALC, whose end nobody would notice (state_cover_timers());
  * - a call, now and then, when calls have driven for long: there may be a CPU that nobody uses.
  *
  * Once awake it drives all ranks until nothing is ready. Then it polls, as the watcher, as long as
@@ -119,7 +119,7 @@ static void watch(struct sched_group *g)
 	uint64_t now = os_now_ns();
 	long switches = count_switches();
 	uint32_t idle = 0;
-	bool kept = true;
+	bool is_alone = true;
 
 	note_work(t, now); /* there was some for the waker */
 	do {
@@ -131,14 +131,14 @@ static void watch(struct sched_group *g)
 			continue;
 		}
 		if (idle % YIELD_POLLS == 0) {
-			kept = offer_cpu(&switches);
+			is_alone = offer_cpu(&switches);
 			if (!idle)
-				note_cpu(t, kept);
+				note_cpu(t, is_alone);
 		}
 		idle++;
 		os_cpu_relax();
 		now = os_now_ns();
-	} while (kept && state_watches(g, WATCHER_THREAD) && !is_stopping(t) &&
+	} while (is_alone && state_watches(g, WATCHER_THREAD) && !is_stopping(t) &&
 		 now - t->worked_ns <= t->poll_ns);
 	state_unwatch(g, WATCHER_THREAD);
 }

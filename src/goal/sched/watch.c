@@ -106,7 +106,7 @@ void state_drive_all(struct sched_group *g)
 	if (state_drive_until(g, limit_ns, &rounds))
 		thread_wake(g);
 	else
-		state_leave_timers(g);
+		state_cover_timers(g);
 	if (rounds)
 		thread_count(g, rounds);
 }
@@ -172,7 +172,7 @@ uint64_t state_next_timer(const struct sched_group *g)
 	return first;
 }
 
-void state_leave_timers(struct sched_group *g)
+void state_cover_timers(struct sched_group *g)
 {
 	uint64_t first = state_next_timer(g), covered;
 
