@@ -19,11 +19,6 @@
 
 enum { FIRST_WAIT_MS = 10000, RECEIVE_S = 30 };
 
-struct rank {
-	int socket; /* to its shell */
-	int pid;    /* of the image; 0: ended */
-};
-
 struct carrier {
 	int listener; /* -1: as many ranks as asked for have come */
 	int signals;  /* signalfd of SIGCHLD */
@@ -31,8 +26,13 @@ struct carrier {
 	bool switches;                  /* asked for */
 	struct switch_group *scheduler; /* NULL: none */
 	char no_switch[ENDPOINTS_REASON_BYTES];
-	struct rank rank[ENDPOINT_RANKS_MAX];
+	int socket[ENDPOINT_RANKS_MAX]; /* to the shell of each rank; -1: closed */
 };
+
+struct endpoint_space endpoints_space; /* its ranks are those that have joined */
+
+/* 0: it has ended. */
+static int pid_of(int i) { return atomic_load(&endpoints_space.rank[i].pid); }
 
 static void reply(int socket, enum reply_kind kind, int value, const char *reason)
 {
@@ -71,11 +71,28 @@ static struct switch_rank *add_to_scheduler(struct carrier *c, const struct endp
 	return NULL;
 }
 
+/* The next rank's data for its image. scheduled: NULL: it does not switch. */
+static struct endpoint *prepare(const struct carrier *c, struct switch_rank *scheduled, int rank)
+{
+	static struct endpoint others[ENDPOINT_RANKS_MAX];
+	struct endpoint *e = scheduled ? switch_endpoint(scheduled) : &others[c->joined];
+	struct endpoint_rank *entry = &endpoints_space.rank[c->joined];
+
+	*entry = (struct endpoint_rank){ .rank = rank };
+	atomic_store(&endpoints_space.count, c->joined + 1);
+	if (!scheduled)
+		*e = (struct endpoint){ .magic = ENDPOINT_MAGIC };
+	e->space = &endpoints_space;
+	e->entry = entry;
+	return e;
+}
+
 /* Returns: the image's process ID, or -errno with a reason. */
 static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 {
 	struct timeval limit = { .tv_sec = RECEIVE_S };
 	struct image_start *start;
+	struct switch_rank *rank;
 	struct child_job *job;
 	int pid;
 
@@ -85,7 +102,8 @@ static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 		snprintf(reason, cap, "the carrier did not receive it: %s", strerror(-pid));
 		return pid;
 	}
-	start->rank = add_to_scheduler(c, &start->state);
+	rank = add_to_scheduler(c, &start->state);
+	start->endpoint = prepare(c, rank, start->rank);
 	pid = image_create(start, &job, reason, cap);
 	if (pid > 0) {
 		struct endpoints_reply r = { .kind = REPLY_STARTED, .value = pid };
@@ -100,8 +118,9 @@ static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 			waitpid(pid, NULL, 0);
 			pid = rc;
 		} else {
-			if (start->rank)
-				switch_set_pid(start->rank, pid);
+			if (rank)
+				switch_set_pid(rank, pid);
+			atomic_store(&start->endpoint->entry->pid, pid);
 			image_release(job);
 		}
 	}
@@ -125,7 +144,7 @@ static void accept_shell(struct carrier *c)
 		reply(socket, REPLY_REFUSED, 0, reason);
 		close(socket);
 	} else {
-		c->rank[c->joined++] = (struct rank){ .socket = socket, .pid = pid };
+		c->socket[c->joined++] = socket;
 	}
 	if (c->joined == c->ranks) {
 		close(c->listener);
@@ -135,22 +154,21 @@ static void accept_shell(struct carrier *c)
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
-static void report_end(struct rank *r, int status)
+static void report_end(int *socket, int status)
 {
-	r->pid = 0;
-	if (r->socket < 0)
+	if (*socket < 0)
 		return;
-	reply(r->socket, REPLY_ENDED, status, NULL);
-	close(r->socket);
-	r->socket = -1;
+	reply(*socket, REPLY_ENDED, status, NULL);
+	close(*socket);
+	*socket = -1;
 }
 
 /* The ranks on a worker that was killed cannot go on, nor those that wait for them. */
 static void end_all(struct carrier *c)
 {
 	for (int i = 0; i < c->joined; i++)
-		if (c->rank[i].pid)
-			kill(c->rank[i].pid, SIGKILL);
+		if (pid_of(i))
+			kill(pid_of(i), SIGKILL);
 }
 
 static void reap(struct carrier *c)
@@ -161,20 +179,22 @@ static void reap(struct carrier *c)
 		if (c->scheduler)
 			switch_remove(c->scheduler, pid);
 		for (int i = 0; i < c->joined; i++)
-			if (c->rank[i].pid == pid)
-				report_end(&c->rank[i], status);
+			if (pid_of(i) == pid) {
+				atomic_store(&endpoints_space.rank[i].pid, 0);
+				report_end(&c->socket[i], status);
+			}
 		if (c->scheduler && switch_lost_worker(c->scheduler, pid))
 			end_all(c);
 	}
 }
 
 /* A shell sends nothing after its start: input is the end of its process. */
-static void end_rank(struct rank *r)
+static void end_rank(struct carrier *c, int i)
 {
-	close(r->socket);
-	r->socket = -1;
-	if (r->pid)
-		kill(r->pid, SIGKILL);
+	close(c->socket[i]);
+	c->socket[i] = -1;
+	if (pid_of(i))
+		kill(pid_of(i), SIGKILL);
 }
 
 static int live_ranks(const struct carrier *c)
@@ -182,7 +202,7 @@ static int live_ranks(const struct carrier *c)
 	int count = 0;
 
 	for (int i = 0; i < c->joined; i++)
-		count += c->rank[i].pid != 0;
+		count += pid_of(i) != 0;
 	return count;
 }
 
@@ -198,7 +218,7 @@ static bool serve_once(struct carrier *c)
 	int n;
 
 	for (int i = 0; i < c->joined; i++)
-		poll_fds[i + 3] = (struct pollfd){ .fd = c->rank[i].socket, .events = POLLIN };
+		poll_fds[i + 3] = (struct pollfd){ .fd = c->socket[i], .events = POLLIN };
 	n = poll(poll_fds, (nfds_t)c->joined + 3,
 		 runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS);
 	if (poll_fds[2].revents)
@@ -208,8 +228,8 @@ static bool serve_once(struct carrier *c)
 	if (n <= 0)
 		return n < 0 || c->joined;
 	for (int i = 0, joined = c->joined; i < joined; i++)
-		if (poll_fds[i + 3].revents && c->rank[i].socket >= 0)
-			end_rank(&c->rank[i]);
+		if (poll_fds[i + 3].revents && c->socket[i] >= 0)
+			end_rank(c, i);
 	if (poll_fds[1].revents)
 		accept_shell(c);
 	if (poll_fds[0].revents && read(c->signals, &info, sizeof info) > 0)

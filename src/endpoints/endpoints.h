@@ -35,18 +35,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "os/endpoint.h"
+
 struct endpoints_program {
 	const char *path;  /* of an executable file, with a slash */
 	char *const *argv;
 	char *const *envp;
 	int ranks;         /* that share an address space at most */
 	int node_rank;     /* number of this rank on its node */
+	int rank;          /* in MPI_COMM_WORLD; -1: unknown */
+	const char *job;   /* ranks share an address space with their own job only; NULL: unknown */
+	int launcher;      /* by endpoints_launcher() */
 	bool switches;     /* ranks give each other the processor: switch.h */
 };
+
+/* The ranks of this address space, in each carrier at the same offset: for debuggers. */
+extern struct endpoint_space endpoints_space;
 
 /* Could ranks that run the program at `path` under this process's limits share an address space?
  * Returns: true, or false with the reason. */
 bool endpoints_check(const char *path, char *reason, size_t cap);
+
+/* The launcher's process on this node is an ancestor of all its ranks; wrapper scripts may stand
+ * between. Returns: the nearest ancestor that is a launcher, else the parent. */
+int endpoints_launcher(void);
 
 /* The rank becomes an image of its group's carrier, and this process its shell, which ends as the
  * image ends. Returns: why the rank has to stay a process, in `reason`. */

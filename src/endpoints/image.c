@@ -27,7 +27,7 @@ enum {
 	PHDRS_MAX = 32,
 	AUXV_MAX = 64,
 	SEED_BYTES = 16,
-	ENDPOINT_TEXT_BYTES = 64,     /* variable of a rank that switches */
+	ENDPOINT_TEXT_BYTES = 64,     /* the variable of a rank */
 	CHILD_STACK_BYTES = 64 << 10, /* below the job, until ld.so starts */
 	WAIT_NS = 100 * 1000 * 1000,
 	/* unused, below the fence: UCX tests sbrk(-4096) and would cut off what the carrier uses */
@@ -262,7 +262,7 @@ static uint64_t put_text(struct writer *w, const char *text)
 static void put_word(struct writer *w, uint64_t word) { w->words[w->count++] = word; }
 
 static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name,
-		    struct switch_rank *rank)
+		    struct endpoint *endpoint)
 {
 	Elf64_auxv_t auxv[AUXV_MAX] = { 0 };
 	int fd = open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
@@ -275,8 +275,7 @@ static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name,
 	w->text = (char *)base_round_down((uint64_t)(w->text - SEED_BYTES), 16);
 	if (getrandom(w->text, SEED_BYTES, 0) != SEED_BYTES)
 		return -errno;
-	if (rank)
-		switch_endpoint(rank)->random_at = (uint64_t)w->text;
+	endpoint->random_at = (uint64_t)w->text;
 	for (const Elf64_auxv_t *a = auxv;; a++) {
 		uint64_t value = a->a_un.a_val;
 
@@ -301,6 +300,7 @@ static int fill_stack(const struct image_start *start, const struct loaded *so, 
 	const struct image_file *file = &start->file;
 	uint64_t name = put_text(w, start->path);
 	bool has_argv0 = file->has_argv0 && start->argc;
+	char text[ENDPOINT_TEXT_BYTES];
 
 	put_word(w, 2 + 2 * has_argv0 + (start->argc ? start->argc - 1 : 0));
 	put_word(w, put_text(w, file->interp));
@@ -314,15 +314,11 @@ static int fill_stack(const struct image_start *start, const struct loaded *so, 
 	put_word(w, 0);
 	for (uint32_t i = 0; i < start->envc; i++)
 		put_word(w, put_text(w, start->envp[i]));
-	if (start->rank) {
-		char text[ENDPOINT_TEXT_BYTES];
-
-		snprintf(text, sizeof text, ENDPOINT_VARIABLE "=%llx",
-			 (unsigned long long)(uintptr_t)switch_endpoint(start->rank));
-		put_word(w, put_text(w, text));
-	}
+	snprintf(text, sizeof text, ENDPOINT_VARIABLE "=%llx",
+		 (unsigned long long)(uintptr_t)start->endpoint);
+	put_word(w, put_text(w, text));
 	put_word(w, 0);
-	return put_auxv(w, so, name, start->rank);
+	return put_auxv(w, so, name, start->endpoint);
 }
 
 static int build_stack(const struct image_start *start, const struct loaded *so, struct stack *out)

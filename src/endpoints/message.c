@@ -16,6 +16,7 @@ enum { BATCH_FDS = 250, TEXT_MAX = 64 << 20 }; /* the kernel passes 253 descript
 
 struct head {
 	uint32_t version, argc, envc;
+	int32_t rank;
 	uint64_t text_bytes;
 	struct image_file file;
 	struct endpoints_state state;
@@ -135,7 +136,8 @@ int message_send_start(int socket, const struct endpoints_program *program,
 
 	if (!head)
 		return -ENOMEM;
-	*head = (struct head){ .version = ENDPOINTS_VERSION, .file = *file, .state = *state };
+	*head = (struct head){ .version = ENDPOINTS_VERSION, .rank = program->rank, .file = *file,
+			       .state = *state };
 	head->text_bytes = strlen(program->path) + 1;
 	for (; program->argv[head->argc]; head->argc++)
 		head->text_bytes += strlen(program->argv[head->argc]) + 1;
@@ -203,6 +205,7 @@ int message_receive_start(int socket, struct image_start **out)
 	if (!rc) {
 		start->file = head->file;
 		start->state = head->state;
+		start->rank = head->rank;
 		start->argc = head->argc;
 		start->envc = head->envc;
 		start->text_bytes = head->text_bytes;

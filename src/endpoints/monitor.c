@@ -125,6 +125,8 @@ static bool give_queue(struct switch_group *g)
 
 	if (!to || !atomic_compare_exchange_strong(&g->owner, &id, to->id))
 		return false;
+	if (from && atomic_load(&from->current))
+		atomic_load(&from->current)->endpoint.handoffs++;
 	atomic_store(&to->is_unused, 0);
 	atomic_fetch_add(&to->given, 1);
 	os_futex_wake(&to->given, 1);
@@ -239,7 +241,7 @@ struct switch_rank *switch_add(struct switch_group *g)
 	r->index = g->ranks;
 	g->pids[r->index] = PID_NONE; /* until it has started */
 	r->endpoint = (struct endpoint){ .magic = ENDPOINT_MAGIC, .yield = switch_yield,
-					 .copy = switch_copy, .pids = g->pids };
+					 .copy = switch_copy };
 	atomic_fetch_add(&g->at_home, 1);
 	g->rank[g->ranks++] = r;
 	return r;

@@ -14,7 +14,7 @@
 #include "endpoints/switch.h"
 
 enum {
-	ENDPOINTS_VERSION = 1,
+	ENDPOINTS_VERSION = 2,
 	ENDPOINTS_FDS_MAX = 1000,
 	ENDPOINTS_CPU_WORDS = 64,   /* 4096 CPUs */
 	ENDPOINTS_NODE_WORDS = 16,  /* 1024 NUMA nodes */
@@ -56,10 +56,11 @@ struct image_start {
 	const char *path;
 	uint32_t argc, envc;
 	const char **argv, **envp; /* not terminated */
+	int32_t rank;              /* in MPI_COMM_WORLD; -1: unknown */
 	uint64_t text_bytes;       /* of argv, envp and path */
 	int received[ENDPOINTS_FDS_MAX]; /* here, in the order of state.fds */
 	int cwd;
-	struct switch_rank *rank; /* of the scheduler, or NULL */
+	struct endpoint *endpoint; /* of this rank, in the carrier */
 };
 
 struct child_job;

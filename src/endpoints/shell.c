@@ -16,7 +16,13 @@
 #include "endpoints/private.h"
 #include "preload/preload.h"
 
-enum { CONNECT_TRIES = 2000, START_TRIES = 3, ANCESTORS_MAX = 32, FROM_KERNEL = 0x80 };
+enum {
+	CONNECT_TRIES = 2000,
+	START_TRIES = 3,
+	ANCESTORS_MAX = 32,
+	JOB_NAME_MAX = 60, /* bytes */
+	FROM_KERNEL = 0x80,
+};
 
 /* ---- the name of the group ----------------------------------------------------------------- */
 
@@ -42,9 +48,7 @@ static int read_parent(int pid, char name[32])
 	return sscanf(close_paren + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* The launcher's process on this node is an ancestor of all its ranks; wrapper scripts may stand
- * between. Returns: the nearest ancestor that is a launcher, else the parent. */
-static int launcher_pid(void)
+int endpoints_launcher(void)
 {
 	char name[32];
 	int pid = getppid(), parent;
@@ -59,13 +63,15 @@ static int launcher_pid(void)
 
 static socklen_t group_address(const struct endpoints_program *p, struct sockaddr_un *out)
 {
+	const char *job = p->job ? p->job : "";
 	int n;
 
 	memset(out, 0, sizeof *out);
 	out->sun_family = AF_UNIX;
-	/* two groups with one name would share an address space, which harms neither */
-	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d",
-		     (unsigned)getuid(), launcher_pid(), p->node_rank / p->ranks);
+	/* the end of a name tells jobs of one launcher apart */
+	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d-%s",
+		     (unsigned)getuid(), p->launcher, p->node_rank / p->ranks,
+		     job + (strlen(job) > JOB_NAME_MAX ? strlen(job) - JOB_NAME_MAX : 0));
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

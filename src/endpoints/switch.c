@@ -330,6 +330,7 @@ NOT_WATCHED void *switch_home(struct endpoint *self)
 		       !r->stay_next		    ? STAY_MIN :
 		       r->stay_next < STAY_MAX	    ? r->stay_next * 2 : STAY_MAX;
 	r->stay = r->stay_next;
+	self->stays += r->stay > 0;
 	return r->frame;
 }
 

@@ -291,7 +291,6 @@ void group_set_control(struct node_group *g, char *control)
 
 static int group_connect(struct node_group *g, struct exchange *x, const struct node_hello *all)
 {
-	bool has_images = base_opt.endpoints;
 	int ret;
 
 	if (g->rank == 0) /* others may reach the segment from now on, whatever fails here */
@@ -309,8 +308,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 					     .memory_node = all[r].memory_node,
 					     .arena = p ? p->base : region_arena_base(),
 					     .arena_bytes = p ? p->bytes : region_arena_bytes(),
-					     .shares_memory =
-						     has_images && os_shares_memory(all[r].pid) };
+					     .shares_memory = endpoint_is_peer(all[r].pid) };
 	}
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
@@ -450,7 +448,8 @@ static int vm_copy(const struct node_place *p, char *mine, char *theirs, uint64_
 
 	if (base_fault("vm_copy")) /* refused although the probe worked */
 		return -EPERM;
-	if (p->shares_memory) {
+	/* of a rank that has ended the kernel says so */
+	if (p->shares_memory && endpoint_is_peer(pid)) {
 		os_copy(write ? theirs : mine, write ? mine : theirs, bytes,
 			os_copy_pick(bytes, bytes));
 		return 0;

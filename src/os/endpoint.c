@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <link.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -8,7 +11,8 @@
 #include "base/base.h"
 #include "os/endpoint.h"
 
-struct endpoint *endpoint_self;
+struct endpoint *endpoint_image, *endpoint_self;
+const char *endpoint_program, *endpoint_refusal;
 
 static uint64_t fs_base(void)
 {
@@ -18,21 +22,45 @@ static uint64_t fs_base(void)
 	return fs;
 }
 
+/* Does the variable name bin/sluice? Shells have a setenv() of their own, which works in main(). */
+static bool is_tool(void)
+{
+	static const char name[] = ENDPOINT_VARIABLE "=@";
+
+	for (char *const *e = environ; e && *e; e++)
+		if (!strncmp(*e, name, sizeof name - 1))
+			return true;
+	return false;
+}
+
 /* The variable may be that of another program, executed by a rank: nothing there is believed
  * before the kernel has read it and it names this process. */
 void endpoint_find(void)
 {
-	char *end, *text = base_job_extract(ENDPOINT_VARIABLE);
-	struct endpoint copy, *at = text ? (struct endpoint *)strtoull(text, &end, 16) : NULL;
-	struct iovec to = { &copy, sizeof copy }, from = { at, sizeof copy };
+	char *text = is_tool() ? NULL : base_job_extract(ENDPOINT_VARIABLE);
+	struct endpoint copy, *at;
+	struct iovec to = { &copy, sizeof copy }, from;
 
+	if (!text)
+		return;
+	if (*text == ENDPOINT_REASON) {
+		endpoint_refusal = text + 1; /* kept */
+		return;
+	}
+	at = (struct endpoint *)strtoull(text, NULL, 16);
+	from = (struct iovec){ at, sizeof copy };
 	free(text);
 	if (!at || syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof copy)
 		return;
 	if (copy.magic != ENDPOINT_MAGIC || copy.random_at != getauxval(AT_RANDOM) ||
 	    syscall(SYS_gettid) != getpid())
 		return;
+	endpoint_program = realpath((const char *)getauxval(AT_EXECFN), NULL);
 	at->home_pid = getpid();
+	at->entry->debug = &_r_debug;
+	endpoint_image = at;
+	if (!at->yield)
+		return;
 	at->fs = fs_base();
 	endpoint_self = at;
 }
@@ -44,8 +72,11 @@ bool endpoint_is_decoupled(void)
 
 bool endpoint_is_peer(int pid)
 {
-	for (const int *p = endpoint_self->pids; *p; p++)
-		if (*p == pid)
+	struct endpoint_space *space = endpoint_image ? endpoint_image->space : NULL;
+	uint32_t count = space ? atomic_load_explicit(&space->count, memory_order_relaxed) : 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (atomic_load_explicit(&space->rank[i].pid, memory_order_relaxed) == pid)
 			return true;
 	return false;
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -29,13 +28,6 @@ static uint64_t hash_link(uint64_t hash, const char *path)
 	ssize_t n = readlink(path, text, sizeof(text));
 
 	return hash_bytes(hash, text, n > 0 ? (size_t)n : 0);
-}
-
-bool os_shares_memory(int pid)
-{
-	enum { KCMP_VM = 1 };
-
-	return !syscall(SYS_kcmp, getpid(), pid, KCMP_VM, 0, 0);
 }
 
 uint64_t os_node_id(void)

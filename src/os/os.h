@@ -112,8 +112,6 @@ int os_procfile_read(const char *path, char *buf, size_t cap);
 /* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
  * a zombie, or /proc is of another pid namespace. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
-/* Does the process have this address space? By kcmp(): false where the kernel lacks it. */
-bool os_shares_memory(int pid);
 uint64_t os_random_u64(void);
 /* Writes the folder of the file that contains this code, libsluice.so or the program, with links
  * resolved. Returns: 0, -ENOENT or -ENAMETOOLONG. */

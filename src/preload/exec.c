@@ -10,6 +10,9 @@
  * the program then inherits the preload, which is harmless.
  *
  * system() and popen() start a shell inside libc; shells inherit the preload.
+ *
+ * With --endpoints a program that links an MPI library is executed by way of bin/sluice, which
+ * makes it a rank of the address space or executes it: the user's wrapper script stands between.
  */
 #include <alloca.h>
 #include <errno.h>
@@ -27,6 +30,7 @@
 
 #include "guard/guard.h"
 #include "node/node.h"
+#include "os/endpoint.h"
 #include "preload/next.h"
 #include "preload/preload.h"
 
@@ -174,15 +178,123 @@ static bool keeps_fd(int fd)
 	return keeps;
 }
 
+/* ---- ranks behind wrapper scripts --------------------------------------------------- */
+
+/* Between vfork() and exec, where the C library's access() is ours as well. */
+static bool is_rank(const char *path)
+{
+	int saved = errno;
+	bool is = !syscall(SYS_faccessat, AT_FDCWD, path, X_OK) &&
+		  preload_target_of(path) == PRELOAD_TARGET_MPI;
+
+	errno = saved;
+	return is;
+}
+
+static const char *value_of(const char *entry, const char *name)
+{
+	size_t len = strlen(name);
+
+	return strncmp(entry, name, len) || entry[len] != '=' ? NULL : entry + len + 1;
+}
+
+/* Returns: the path of bin/sluice in an entry of a wrapper's environment, or NULL. */
+static const char *tool_of(const char *entry)
+{
+	const char *value = value_of(entry, ENDPOINT_VARIABLE);
+
+	return value && *value == ENDPOINT_TOOL ? strchr(value, '/') : NULL;
+}
+
+/* With --endpoints this process is a wrapper whose programs may be ranks, if the environment says
+ * so. Returns: bytes that tool_env() needs; 0: the program is executed as it is. */
+static size_t tool_env_bytes(const char *path, char *const argv[], char *const envp[])
+{
+	size_t count = 0, bytes = 0;
+	bool has_tool = false;
+
+	if (!path || !argv || !argv[0])
+		return 0;
+	for (; envp && envp[count]; count++) {
+		if (tool_of(envp[count])) {
+			has_tool = true;
+			bytes += strlen(envp[count]) + strlen(path) + 3;
+		}
+		if (value_of(envp[count], "LD_PRELOAD"))
+			bytes += sizeof ENDPOINT_PRELOAD + strlen(envp[count]);
+	}
+	bytes += (count + 1) * sizeof(char *);
+	return has_tool && bytes <= COPY_MAX_BYTES && is_rank(path) ? bytes : 0;
+}
+
+/* In `space` of tool_env_bytes() bytes: the environment for bin/sluice, which is to execute the
+ * program and preloads nothing. */
+static char *const *tool_env(const char *path, char *const envp[], void *space,
+			     const char **out_tool)
+{
+	size_t count = 0;
+	char **copy = space, *text;
+
+	while (envp[count])
+		count++;
+	text = (char *)(copy + count + 1);
+	for (size_t i = 0; i < count; i++) {
+		const char *tool = tool_of(envp[i]), *id = envp[i] + sizeof ENDPOINT_VARIABLE + 1;
+		const char *preload = value_of(envp[i], "LD_PRELOAD");
+
+		copy[i] = tool || preload ? text : envp[i];
+		if (tool) {
+			*out_tool = tool;
+			text = stpcpy(text, ENDPOINT_VARIABLE "=>");
+			text = mempcpy(text, id, (size_t)(tool - id));
+			*text++ = ' ';
+			text = stpcpy(text, path) + 1;
+		} else if (preload) {
+			text = stpcpy(stpcpy(text, ENDPOINT_PRELOAD "="), preload) + 1;
+		}
+	}
+	copy[count] = NULL;
+	return copy;
+}
+
+/* Returns: 0 with the path that would be executed, or -errno. */
+static int find_rank(const char *file, char *const envp[], char path[PATH_MAX])
+{
+	int saved = errno, rc = -ENOENT;
+
+	for (; file && envp && *envp && rc; envp++)
+		if (tool_of(*envp))
+			rc = preload_find_program(file, path_variable(), path, PATH_MAX);
+	errno = saved;
+	return rc;
+}
+
+/* Evaluates `call` with the tool and the environment for it, in place of a rank's program.
+ * Returns: its result; `failed` where the program is no rank. A macro, as alloca() has to be the
+ * caller's. */
+#define BY_TOOL(path, argv, envp, failed, call)                                                    \
+	({                                                                                         \
+		size_t size_ = tool_env_bytes(path, argv, envp);                                   \
+		const char *tool = NULL;                                                           \
+		char *const *env = size_ ? tool_env(path, envp, alloca(size_), &tool) : NULL;      \
+		env ? (call) : (failed);                                                           \
+	})
+
 /* ---- hooks -------------------------------------------------------------------------- */
 
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
+	/* returns only where the tool cannot be executed */
+	(void)BY_TOOL(path, argv, envp, 0, REPLACED(NEXT(execve)(tool, argv, env)));
 	return REPLACED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
 }
 
 static int run_file(const char *file, char *const argv[], char *const envp[])
 {
+	char path[PATH_MAX];
+
+	if (!find_rank(file, envp, path))
+		(void)BY_TOOL(path, argv, envp, 0, REPLACED(NEXT(execve)(tool, argv, env)));
 	return REPLACED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
 }
 
@@ -226,6 +338,9 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
+	if (!BY_TOOL(path, argv, envp, -1,
+		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))
+		return 0;
 	return GUARDED(NEXT(posix_spawn)(pid, path, actions, attr, argv,
 					 ENV_FOR(envp, keeps_path(path))));
 }
@@ -233,6 +348,12 @@ EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
+	char path[PATH_MAX];
+
+	if (!find_rank(file, envp, path) &&
+	    !BY_TOOL(path, argv, envp, -1,
+		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))
+		return 0;
 	return GUARDED(NEXT(posix_spawnp)(pid, file, actions, attr, argv,
 					  ENV_FOR(envp, keeps_file(file))));
 }

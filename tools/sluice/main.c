@@ -9,8 +9,10 @@
 #include "base/base.h"
 #include "sluice/sluice.h"
 #include "sluice_paths.h"
+#include "os/endpoint.h"
 #include "os/os.h"
 #include "preload/preload.h"
+#include "run.h"
 #include "tool.h"
 
 static const char help[] =
@@ -126,6 +128,10 @@ static int flushed(int code)
 
 int main(int argc, char **argv)
 {
+	const char *wrapped = getenv(ENDPOINT_VARIABLE);
+
+	if (wrapped && *wrapped == ENDPOINT_PROGRAM)
+		return run_wrapped(wrapped + 1, argv);
 	if (argc < 2) {
 		fputs(help, stderr);
 		return TOOL_MISUSE;

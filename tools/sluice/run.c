@@ -362,16 +362,34 @@ static int group_ranks(void)
 	return (facts.local_ranks + parts - 1) / parts;
 }
 
+/* Why the rank stays a process, for the trace; or how the programs that it executes can join. */
+static void tell_library(enum preload_target kind, int launcher, const char *reason)
+{
+	char text[PATH_MAX + 32], self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	if (base_job_node_rank() >= 0 && n > 0 &&
+	    (kind == PRELOAD_TARGET_MAY || kind == PRELOAD_TARGET_UNKNOWN))
+		snprintf(text, sizeof text, "%c%d%.*s", ENDPOINT_TOOL, launcher, (int)n, self);
+	else
+		snprintf(text, sizeof text, "%c%s", ENDPOINT_REASON, reason);
+	setenv(ENDPOINT_VARIABLE, text, 1);
+}
+
 /* The rank joins the address space of its group. Returns when it has to stay a process. */
-static void join_endpoints(char **argv, const char *path, enum preload_target kind)
+static void join_endpoints(char **argv, const char *path, enum preload_target kind, int launcher)
 {
 	struct endpoints_program program = { .path = path, .argv = argv,
 					     .ranks = group_ranks(),
 					     .node_rank = base_job_node_rank(),
+					     .rank = base_job_rank(),
+					     .launcher = launcher,
+					     .job = getenv("PMIX_NAMESPACE"),
 					     .switches = base_opt.endpoints_switch ==
 							 BASE_SWITCH_USER };
 	char reason[256];
 
+	unsetenv(ENDPOINT_VARIABLE); /* of a wrapper around this command */
 	/* the other data store of PMIx maps a segment at one address, the same in all ranks */
 	if (getenv("PMIX_NAMESPACE"))
 		setenv("PMIX_MCA_gds", "hash", 1);
@@ -380,12 +398,41 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 	} else if (!program.ranks) {
 		snprintf(reason, sizeof reason, "the number of ranks of this node is unknown");
 	} else if (kind != PRELOAD_TARGET_MPI && kind != PRELOAD_TARGET_PLAIN) {
-		snprintf(reason, sizeof reason, "%s links no MPI library", path);
+		snprintf(reason, sizeof reason, "%s links no MPI library%s", path,
+			 kind == PRELOAD_TARGET_MAY ? "; a program that it executes may share"
+						    : "");
 	} else {
 		program.envp = environ; /* setenv() has moved it */
 		endpoints_join(&program, reason, sizeof reason);
 	}
 	base_log(BASE_LOG_INFO, "endpoints", "this rank stays a process: %s", reason);
+	tell_library(kind, program.launcher, reason);
+}
+
+/* preload/exec.c has had this program executed in place of the one that its caller named, with the
+ * caller's arguments: the program of a wrapper script is a rank. */
+int run_wrapped(const char *program, char **argv)
+{
+	const char *preload = getenv(ENDPOINT_PRELOAD);
+	char *text = strdup(program), *path, problems_here[4096];
+	int launcher;
+	enum preload_target kind;
+
+	unsetenv(ENDPOINT_VARIABLE);
+	if (preload)
+		setenv("LD_PRELOAD", preload, 1);
+	unsetenv(ENDPOINT_PRELOAD);
+	if (!text)
+		return TOOL_FAILED;
+	launcher = (int)strtol(text, &path, 10);
+	path += *path == ' ';
+	kind = preload_target_of(path);
+	base_options_load(NULL, problems_here, sizeof problems_here);
+	if (base_opt.usable && base_opt.enabled && base_opt.endpoints && !run_refusal(path, kind))
+		join_endpoints(argv, path, kind, launcher);
+	execv(path, argv);
+	tool_say("run: cannot execute %s: %s", path, strerror(errno));
+	return errno == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE;
 }
 
 /* ---- the program -------------------------------------------------------------------- */
@@ -444,7 +491,7 @@ int run_program(const struct run_verb *v, char **argv)
 	set_preload(verb->before ? verb->before() : NULL, preload, path);
 	report_problems(args.program[0]);
 	if (preload && base_opt.endpoints)
-		join_endpoints(args.program, path, kind);
+		join_endpoints(args.program, path, kind, endpoints_launcher());
 	execvp(args.program[0], args.program);
 	return cannot_execute(args.program[0], path, errno);
 }

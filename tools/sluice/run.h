@@ -27,5 +27,6 @@ const char *run_refusal(const char *path, enum preload_target kind);
 
 /* Does not return when the program starts. Returns: an exit code, after a message. */
 int run_program(const struct run_verb *v, char **argv);
+int run_wrapped(const char *program, char **argv);
 
 #endif
