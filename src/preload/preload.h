@@ -14,6 +14,7 @@
  *   process_vm.c process_vm_readv                      -> message/
  *   exec.c       exec and posix_spawn: guard/, and LD_PRELOAD without us for programs without MPI
  *   yield.c      sched_yield                       -> wait/
+ *   self.c       readlink, realpath                of /proc/self/exe
  *   next.h       NEXT(): the function behind an interposed one
  *   exec_target.c elf_view.c   the kind of an executable file; linked into bin/sluice too
  *
