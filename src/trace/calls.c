@@ -59,6 +59,7 @@ void trace_call_end_on(int rc)
 	c->record.end = trace_ticks();
 	if (c->row.of)
 		trace_row_end_on(c->record.end);
+	turns_note(c->record.end, false);
 	if (rc)
 		c->record.call.outcome = TRACE_FAILED;
 	else if (c->is_early)
@@ -125,6 +126,7 @@ void trace_small_end(uint64_t since)
 	struct trace_totals *t = record_totals();
 	struct trace_record *r = record_begin();
 
+	turns_note(now, false);
 	t += index;
 	if (t->small_calls <= TRACE_ALWAYS_TIMED) {
 		t->ticks += now - since;

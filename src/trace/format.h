@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 4u
+#define TRACE_VERSION 5u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
@@ -60,6 +60,10 @@ struct trace_header {
 	_Atomic uint64_t uncounted;     /* calls that are not in the totals either */
 	char program[256], host[64], made_by[32];
 	uint64_t cpu_us;                /* of all threads, from start to end; 0: unknown */
+	char endpoint[192];             /* who shares the address space, or why nobody; "": none */
+	struct trace_turns {
+		uint64_t switches, trips, handoffs, stays; /* os/endpoint.h */
+	} turns;
 };
 
 struct trace_module {
@@ -118,6 +122,7 @@ enum trace_type {
 	TRACE_TOUCH,
 	TRACE_DETACHED,
 	TRACE_ACTIVITY,
+	TRACE_TURN,
 	/* properties that the calls in the following TRACE_REPEATS share, and the begin of the call
 	 * before them */
 	TRACE_TEMPLATE,
@@ -212,6 +217,10 @@ struct trace_record {
 			uint64_t bytes;
 			uint16_t text, site; /* site: of the call that contains it; 0: none */
 		} activity;
+		/* what a rank that takes turns with others (endpoints/) did meanwhile */
+		struct {
+			uint32_t switches, trips, handoffs, stays;
+		} turn;
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, acquire by a reader of a live file */

@@ -53,6 +53,10 @@ uint32_t file_claim_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t 
 /* Reuses a chunk for the thread's records, and counts its records as overwritten. */
 void file_renew_chunk(struct trace_chunk *c, uint32_t turn);
 
+/* trace.c: the turns since the last record of them, at the end of a call. Context: as
+ * record_begin(). */
+void turns_note(uint64_t now, bool is_last);
+
 /* record.c. Returns: a zeroed record of this thread, for record_end(), or NULL: dropped and
  * counted. Context: async-signal-safe. */
 struct trace_record *record_begin(void);

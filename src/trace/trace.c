@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "trace/private.h"
 
 bool trace_on;
@@ -10,6 +11,59 @@ bool trace_ticks_are_ns = true;
 static uint64_t start_cpu_us;
 
 static void after_fork_child(void) { trace_on = false; }
+
+/* ---- ranks that share an address space (endpoints/) -------------------------------------- */
+
+enum { TURN_TICKS = 1 << 18 }; /* some 100 us: one record for so long */
+
+static struct trace_turns noted; /* written by the rank's first thread */
+static uint64_t turns_since;
+
+static void turns_start(void)
+{
+	struct trace_header *h = file_header();
+	const struct endpoint_space *space = endpoint_image ? endpoint_image->space : NULL;
+	uint32_t count = space ? atomic_load_explicit(&space->count, memory_order_relaxed) : 0;
+	size_t used = 0, cap = sizeof h->endpoint;
+
+	if (endpoint_refusal)
+		snprintf(h->endpoint, cap, "stays a process: %s", endpoint_refusal);
+	for (uint32_t i = 0; i < count && used + 1 < cap; i++)
+		used += (size_t)snprintf(h->endpoint + used, cap - used, "%s %d",
+					 i ? "," : "shares its address space: ranks",
+					 space->rank[i].rank);
+	turns_since = trace_ticks();
+}
+
+void turns_note(uint64_t now, bool is_last)
+{
+	const struct endpoint *e = endpoint_self;
+	struct trace_record *r;
+
+	if (base_likely(!e) || record_thread() != (uint32_t)e->home_pid)
+		return;
+	if (e->switches == noted.switches && e->trips == noted.trips) {
+		turns_since = now;
+		return;
+	}
+	if (now - turns_since < TURN_TICKS && !is_last)
+		return;
+	r = record_begin();
+	if (r) {
+		r->begin = turns_since;
+		r->end = now;
+		r->turn.switches = (uint32_t)(e->switches - noted.switches);
+		r->turn.trips = (uint32_t)(e->trips - noted.trips);
+		r->turn.handoffs = (uint32_t)(e->handoffs - noted.handoffs);
+		r->turn.stays = (uint32_t)(e->stays - noted.stays);
+		record_end(r, TRACE_TURN, 0);
+	}
+	noted = (struct trace_turns){ e->switches, e->trips, e->handoffs, e->stays };
+	file_header()->turns = noted;
+	turns_since = now;
+}
+
+/* ---- start and stop ---------------------------------------------------------------------- */
 
 void trace_start(int world_rank)
 {
@@ -28,6 +82,7 @@ void trace_start(int world_rank)
 	file_header()->ticks_are_ns = trace_ticks_are_ns;
 	pthread_atfork(NULL, NULL, after_fork_child);
 	start_cpu_us = base_cpu_us();
+	turns_start();
 	trace_on = true;
 }
 
@@ -35,6 +90,7 @@ void trace_stop(void)
 {
 	if (!trace_on)
 		return;
+	turns_note(trace_ticks(), true);
 	trace_on = false;
 	file_read_clocks(&file_header()->end_ticks, &file_header()->end_ns);
 	file_header()->cpu_us = base_cpu_us() - start_cpu_us;

@@ -196,6 +196,6 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 def test_the_layout_of_the_file_is_that_of_the_header():
     """The layout that write_process() assumes is the header's."""
-    for line in ('#define TRACE_VERSION 4u', '#define TRACE_CHUNK_BYTES (64u << 10)',
+    for line in ('#define TRACE_VERSION 5u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

@@ -103,6 +103,11 @@ struct trace_activity {
 	uint16_t text;
 };
 
+struct trace_turn {
+	uint64_t begin_ns, end_ns;
+	uint32_t process, thread, switches, trips, handoffs, stays;
+};
+
 struct trace_process {
 	char *path;
 	const struct trace_header *header;
@@ -127,6 +132,7 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_detached, detached);
 	TRACE_ARRAY(struct trace_touch, touches);
 	TRACE_ARRAY(struct trace_activity, spans);
+	TRACE_ARRAY(struct trace_turn, turns);
 };
 
 /* Adds a zeroed element; ends the program when memory runs out. */
@@ -173,6 +179,7 @@ enum trace_kind { /* of an event; names in trace_view.c */
 		  TRACE_SHOW_GOAL,
 		  TRACE_SHOW_BEGUN,
 		  TRACE_SHOW_PENDING,
+		  TRACE_SHOW_TURN,
 		  TRACE_SHOW_KINDS
 };
 

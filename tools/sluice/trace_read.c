@@ -402,6 +402,21 @@ static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread
 	place->adopt_ns += r->end - r->begin;
 }
 
+static void add_turn(struct trace_data *d, uint32_t process, uint32_t thread,
+		     const struct trace_record *r)
+{
+	*TRACE_ADD(d, turns) = (struct trace_turn){
+		.begin_ns = ns_of(d, &d->processes[process], r->begin),
+		.end_ns = ns_of(d, &d->processes[process], r->end),
+		.process = process,
+		.thread = thread,
+		.switches = r->turn.switches,
+		.trips = r->turn.trips,
+		.handoffs = r->turn.handoffs,
+		.stays = r->turn.stays,
+	};
+}
+
 static void read_records(struct trace_data *d, uint32_t process, const struct trace_chunk *c)
 {
 	const struct trace_record *r = (const struct trace_record *)(c + 1);
@@ -423,6 +438,8 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 			add_touch(d, process, r);
 		else if (r->type == TRACE_DETACHED)
 			add_detached_record(d, process, r);
+		else if (r->type == TRACE_TURN)
+			add_turn(d, process, c->thread, r);
 		else
 			add_activity(d, process, c->thread, r);
 	}

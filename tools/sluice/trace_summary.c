@@ -247,6 +247,13 @@ static void print_process(FILE *out, const struct trace_process *p)
 		fprintf(out, ", engine %s", p->engine);
 	if (*p->guard)
 		fprintf(out, ", guard %s", p->guard);
+	if (*h->endpoint)
+		fprintf(out, "; %.*s", (int)sizeof h->endpoint - 1, h->endpoint);
+	if (h->turns.switches || h->turns.trips)
+		fprintf(out,
+			"; %" PRIu64 " switches, %" PRIu64 " trips home, %" PRIu64
+			" hand-offs, %" PRIu64 " stays",
+			h->turns.switches, h->turns.trips, h->turns.handoffs, h->turns.stays);
 	if (h->state != TRACE_ENDED && !trace_is_worker(h))
 		fputs("; ENDED WITHOUT MPI_Finalize: its records until then are shown", out);
 	if (h->overwritten)

@@ -13,10 +13,11 @@
 const char *const trace_kind_names[TRACE_SHOW_KINDS] = {
 	"completed",      "returned early", "by the host MPI",   "moving after return",
 	"touch",          "copy by a rank", "copy by a channel", "set-up",
-	"GOAL operation", "started",        "pending",
+	"GOAL operation", "started",        "pending",           "turns with other ranks",
 };
 const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
-	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "", "", "waited_ns",
+	"",         "", "", "waited_ns", "offset",    "fragment",
+	"fragment", "", "", "",          "waited_ns", "switches",
 };
 
 /* ---- strings ----------------------------------------------------------------------------- */
@@ -324,6 +325,28 @@ static void add_spans(struct trace_view *v)
 	}
 }
 
+static void add_turns(struct trace_view *v)
+{
+	for (size_t i = 0; i < v->data->turns_count; i++) {
+		const struct trace_turn *t = &v->data->turns[i];
+		struct trace_event e = {
+			.begin_ns = t->begin_ns,
+			.dur_ns = t->end_ns - t->begin_ns,
+			.extra = t->switches,
+			.track = track_of(v, t->process, "turns", t->thread),
+			.label = trace_string(v, t->handoffs
+							 ? "kept the CPU: others went on beside it"
+						 : t->trips ? "went home"
+							    : "took turns"),
+			.detail = string_of(v, "%u trips home, %u hand-offs, %u stays", t->trips,
+					    t->handoffs, t->stays),
+			.kind = TRACE_SHOW_TURN,
+		};
+
+		trace_event_add(v, &e);
+	}
+}
+
 static int by_track(const void *a, const void *b)
 {
 	const struct trace_event *x = a, *y = b;
@@ -391,6 +414,7 @@ void trace_view(const struct trace_data *d, struct trace_view *out)
 	add_touches(out);
 	add_copies(out);
 	add_spans(out);
+	add_turns(out);
 	for (size_t i = 0; i < d->processes_count; i++)
 		out->end_ns = base_max_u64(out->end_ns, d->processes[i].end_ns - d->start_ns);
 }
