@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from cli import PROGRAMS, SLUICE, compile_c, plain_env
+from cli import PROGRAMS, ROOT, SLUICE, compile_c, plain_env
 
 
 FOR_ALL = {} # environment of all ranks
@@ -27,6 +27,7 @@ def programs(tmp_path_factory):
     compile_c(folder / 'plugin.so', 'int counter = 100;\n', '-shared', '-fPIC')
     compile_c(folder / 'ranks', 'endpoints.c', '-rdynamic', '-pthread')
     compile_c(folder / 'no_pie', 'endpoints.c', '-rdynamic', '-pthread', '-no-pie', '-fno-pie')
+    compile_c(folder / 'self', 'endpoints_self.c', '-rdynamic', '-pthread', f'-I{ROOT}/include')
     compile_c(folder / 'static', 'int main(void) { return 3; }\n', '-static')
     return folder
 
@@ -282,3 +283,114 @@ def test_without_a_launcher_the_program_runs_as_it_is(programs):
     done = subprocess.run([SLUICE, 'run', '--endpoints=2', '/bin/true'], capture_output=True, text=True,
                           env=plain_env(SLUICE_LOG='info'), timeout=60)
     assert done.returncode == 0 and 'no launcher has started it' in done.stderr
+
+
+# ---- what a rank knows of itself and of others ---------------------------------------------------------
+
+
+@pytest.mark.parametrize('ranks, share', [(3, 3), (4, 2), (2, 1), (16, 16)])
+def test_ranks_use_each_others_memory_by_pointers(ranks, share, programs):
+    ends = run([programs / 'self', 'pointers', ranks], ranks, share, rank_env=[{'SHARE': str(share)}] * ranks)
+    assert ends == [(0, f'{r}: {share - 1} here\n', '') for r in range(ranks)]
+
+
+def test_a_rank_alone_is_told_so(programs):
+    """Without Sluice, without endpoints, and where it had to stay a process."""
+    alone = plain_env(MPI_LOCALRANKID='0', SHARE='1') # without PMI_RANK: its rank is unknown
+    for command in [], [SLUICE, 'run'], [SLUICE, 'run', '--endpoints=2']:
+        done = subprocess.run([*command, programs / 'self', 'pointers', '1'], env=alone, text=True,
+                              capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, '0: 0 here\n', '')
+
+
+def test_a_rank_that_was_killed_is_no_longer_there(programs):
+    ends = run([programs / 'self', 'end', '3'], 3, 3)
+    assert ends == [(0, '', ''), (-signal.SIGKILL, '', ''), (0, '', '')]
+
+
+def test_the_link_to_its_program_is_the_ranks_own(programs, tmp_path):
+    """Different programs, one by a relative path and a symbolic link, of one address space."""
+    (tmp_path / 'link').symlink_to(programs / 'self')
+    shutil.copy(programs / 'self', tmp_path / 'other')
+    started = (start(['./link', 'names'], 1, 2, cwd=tmp_path),
+               start([tmp_path / 'other', 'names'], 1, 2, rank_env=[{'MPI_LOCALRANKID': '1'}], cwd=tmp_path))
+    for (child,), path in zip(started, (programs / 'self', tmp_path / 'other')):
+        (status, out, err), = finish([child])
+        path = str(path)
+        assert (status, err) == (0, '')
+        assert out.splitlines() == [path, f'{len(path)} {path}', path, path, path, f'3 {path[:3]}',
+                                    str(tmp_path)]
+
+
+# ---- programs between the launcher and the ranks -------------------------------------------------------
+
+
+WRAPPERS = {
+    'sh': ['sh', '-c', 'RANKS "$@"', 'sh'],
+    'sh that goes on': ['sh', '-c', 'RANKS "$@"; exit $?', 'sh'],
+    'bash': ['bash', '-c', 'RANKS "$@"; exit $?', 'bash'],
+    'exec': ['bash', '-c', 'exec -a name RANKS "$@"', 'bash'],
+    'env': ['env', 'MINE=env', 'RANKS'],
+    'taskset': ['taskset', '-p0x1', 'RANKS'],
+    'nice': ['nice', '-n', '1', 'RANKS'],
+    'timeout': ['timeout', '50', 'RANKS'],
+    'python': ['python3', '-c',
+               'import subprocess, sys; sys.exit(subprocess.run(["RANKS"] + sys.argv[1:]).returncode)'],
+    'two of them': ['sh', '-c', 'env -u NOTHING sh -c \'RANKS "$@"\' sh "$@"', 'sh'],
+}
+
+
+def wrapped(name, program):
+    if not shutil.which(WRAPPERS[name][0]):
+        pytest.skip(f'no {WRAPPERS[name][0]}')
+    words = ['-c' if word == '-p0x1' else word for word in WRAPPERS[name]]
+    if name == 'taskset':
+        words.insert(2, str(min(os.sched_getaffinity(0))))
+    return [word.replace('RANKS', str(program)) for word in words]
+
+
+def said(err):
+    return [line for line in err.splitlines() if 'a program that it executes may share' not in line]
+
+
+@pytest.mark.parametrize('name', WRAPPERS)
+def test_ranks_behind_a_wrapper_share_an_address_space(name, programs):
+    ends = run([*wrapped(name, programs / 'self'), 'pointers', 2], 2, 2, rank_env=[{'SHARE': '2'}] * 2)
+    for rank, (status, out, err) in enumerate(ends):
+        assert (status, out, said(err)) == (0, f'{rank}: 1 here\n', [])
+
+
+@pytest.mark.parametrize('name', ['sh that goes on', 'exec', 'env', 'python'])
+def test_a_wrapper_hands_arguments_environment_and_status_on(name, programs, tmp_path):
+    ends = run([*wrapped(name, programs / 'ranks'), 'describe', 'a b', ''], 2, 2, cwd=tmp_path)
+    for rank, (status, out, err) in enumerate(ends):
+        argv0 = 'name' if name == 'exec' else str(programs / 'ranks')
+        assert out.startswith(f'{rank}: {argv0} <describe> <a b> <> in {tmp_path} mask ')
+        assert out.splitlines()[0].endswith(f'mine {"env" if name == "env" else "-"}')
+        assert (status, said(err)) == (rank, [])
+
+
+def test_a_signal_ends_a_rank_behind_a_wrapper(programs):
+    ends = run(['bash', '-c', f'{programs}/ranks "$@"; echo $?', 'bash', 'segv'], 2, 2)
+    assert [(status, out) for status, out, _ in ends] == [(0, '139\n')] * 2
+
+
+def test_programs_one_after_another_behind_a_wrapper(programs):
+    pair = f'{programs}/self pointers 2'
+    ends = run(['sh', '-c', f'{pair}; {programs}/self names; exec {pair}'], 2, 2,
+               rank_env=[{'SHARE': '2'}] * 2)
+    for rank, (status, out, err) in enumerate(ends):
+        lines = out.splitlines()
+        assert (status, said(err), len(lines)) == (0, [], 9)
+        assert lines[0] == lines[8] == f'{rank}: 1 here' and lines[1] == f'{programs}/self'
+
+
+def test_what_a_rank_executes_is_a_process(programs):
+    ends = run([programs / 'self', 'system', f'{programs}/ranks space'], 2, 2)
+    assert [(status, out.splitlines()[0], err) for status, out, err in ends] == [
+        (0, f'{rank}: loaders 1', '') for rank in range(2)]
+
+
+def test_what_cannot_share_behind_a_wrapper_stays_a_process(programs):
+    for rank, (status, _, err) in enumerate(run(['sh', '-c', f'{programs}/no_pie _exit'], 2, 2)):
+        assert status == 20 + rank and 'no_pie is not position-independent' in err
