@@ -56,6 +56,10 @@ extern struct endpoint_space endpoints_space;
  * Returns: true, or false with the reason. */
 bool endpoints_check(const char *path, char *reason, size_t cap);
 
+/* Could such ranks switch (switch.h)? Starts a scheduler in a child process.
+ * Returns: true, or false with the reason. */
+bool endpoints_check_switch(char *reason, size_t cap);
+
 /* The launcher's process on this node is an ancestor of all its ranks; wrapper scripts may stand
  * between. Returns: the nearest ancestor that is a launcher, else the parent. */
 int endpoints_launcher(void);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -33,13 +33,26 @@ static bool is_tool(void)
 	return false;
 }
 
+/* Returns: whether the bytes are mapped. By a pipe: containers may refuse process_vm_readv(). */
+static bool read_memory(const void *at, void *out, size_t bytes)
+{
+	int fd[2];
+	bool ok;
+
+	if (pipe2(fd, O_CLOEXEC))
+		return false;
+	ok = write(fd[1], at, bytes) == (ssize_t)bytes && read(fd[0], out, bytes) == (ssize_t)bytes;
+	close(fd[0]);
+	close(fd[1]);
+	return ok;
+}
+
 /* The variable may be that of another program, executed by a rank: nothing there is believed
  * before the kernel has read it and it names this process. */
 void endpoint_find(void)
 {
 	char *text = is_tool() ? NULL : base_job_extract(ENDPOINT_VARIABLE);
 	struct endpoint copy, *at;
-	struct iovec to = { &copy, sizeof copy }, from;
 
 	if (!text)
 		return;
@@ -48,9 +61,8 @@ void endpoint_find(void)
 		return;
 	}
 	at = (struct endpoint *)strtoull(text, NULL, 16);
-	from = (struct iovec){ at, sizeof copy };
 	free(text);
-	if (!at || syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof copy)
+	if (!at || !read_memory(at, &copy, sizeof copy))
 		return;
 	if (copy.magic != ENDPOINT_MAGIC || copy.random_at != getauxval(AT_RANDOM) ||
 	    syscall(SYS_gettid) != getpid())

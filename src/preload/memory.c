@@ -15,6 +15,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "preload/next.h"
 #include "region/blocks.h"
 #include "region/region.h"
@@ -518,11 +519,23 @@ static struct unmapping unmap_begin_above(uintptr_t to, uintptr_t now)
 	return unmap_begin((void *)to, base_round_up(now, OS_PAGE) - to);
 }
 
+/* Ranks of one address space have one break, which the carrier has fenced from above. What one gave
+ * back, each C library would give out once more. */
+static bool break_stays(void)
+{
+	if (base_likely(!endpoint_image))
+		return false;
+	errno = ENOMEM;
+	return true;
+}
+
 EXPORT int brk(void *addr)
 {
 	struct unmapping l;
 	int ret;
 
+	if (break_stays())
+		return -1;
 	l = unmap_begin_above((uintptr_t)addr, (uintptr_t)NEXT(sbrk)(0));
 	ret = NEXT(brk)(addr);
 	unmap_end(&l, !ret);
@@ -535,6 +548,8 @@ EXPORT void *sbrk(intptr_t delta)
 	uintptr_t now;
 	void *p;
 
+	if (delta && break_stays())
+		return (void *)-1;
 	if (delta < 0) {
 		now = (uintptr_t)NEXT(sbrk)(0);
 		l = unmap_begin_above(now + (uintptr_t)delta, now);

@@ -4,12 +4,13 @@
 Run alone: ./dev check mpi -k test_images. Any other test: pytest test/mpi/... --endpoints 2
 """
 import json
+import subprocess
 
 import pytest
 
 from support.behaviours import behaviours
 from support.build import compile_once
-from support.paths import PROGRAMS, SOURCES
+from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
 
 PROGRAM = 'endpoints.c'
 
@@ -98,3 +99,43 @@ def test_collectives_of_ranks_that_switch(name, get_mpi, with_sluice):
     names = [behaviour for behaviour, _ in behaviours('moves.c')][:6]
     for ranks, share in (2, 2), (4, 4), (4, 2):
         assert check(get_mpi(name), ranks, share, names, with_sluice, 'moves.c', **env).status == 0
+
+
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_a_wrapper_script_around_the_program(name, switch, get_mpi, with_sluice, tmp_path):
+    """The example of sluice/endpoints.h: neighbours of one address space read by pointers."""
+    mpi = get_mpi(name)
+    program = mpi.build(ROOT / 'examples/endpoints.c', [f'-I{ROOT}/include'], 'example-endpoints')
+    script = tmp_path / 'wrapper'
+    script.write_text(f'#!/bin/sh\nMINE=1 {program} "$@"\n')
+    script.chmod(0o755)
+    for command in [program], [script], ['env', 'MINE=1', program]:
+        done = mpi.launch(4, *map(str, command), sluice=with_sluice,
+                          env={'SLUICE_ENDPOINTS': '2', SWITCH: switch})
+        assert done.status == 0 and not done.leftovers, done.explain()
+        here, others = (1, ['pointer', 'message'] * 2) if with_sluice else (0, ['message'] * 4)
+        for rank, how in enumerate(others):
+            right = (rank + 1) % 4
+            line = f'rank {rank}: sum {1000 * (right + 1)} of rank {right} by {how}; {here} other'
+            assert line in done.out, done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_a_trace_shows_who_shares_and_who_takes_turns(name, get_mpi, with_sluice, tmp_path):
+    if not with_sluice:
+        pytest.skip('without Sluice nothing is traced')
+    mpi = get_mpi(name)
+    for how, env, before in (('user', {SWITCH: 'user'}, ()), ('kernel', {}, ()),
+                             ('no', {}, ('sh', '-c', 'ulimit -d 100000000; exec "$@"', 'sh'))):
+        (tmp_path / how).mkdir()
+        mpi.launch(2, mpi.build('moves.c'), 'bcast', before=before,
+                   env={'SLUICE_ENDPOINTS': '2', 'SLUICE_TRACE': str(tmp_path / how), **env})
+        out = subprocess.run([SLUICE, 'trace', 'report', tmp_path / how], capture_output=True,
+                             text=True).stdout
+        state = 'stays a process: its data segment is limited (ulimit -d)' if how == 'no' else \
+            'shares its address space: ranks '
+        assert out.count(state) == 2, out
+        assert (' switches, ' in out) == (how == 'user'), out
+        chrome = (tmp_path / how / 'trace.json').read_text()
+        assert ('turns with other ranks' in chrome) == (how == 'user')

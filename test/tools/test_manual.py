@@ -14,7 +14,7 @@ PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man1/sluic
          'man1/sluice-goal-sim.1', 'man1/sluice-bench.1', 'man1/sluice-tune.1', 'man5/sluice-bench-json.5',
          'man5/sluice-goal.5',
          'man5/sluice-goal-text.5', 'man7/sluice.7', 'man3/sluice-goal-build.3', 'man3/sluice-goal-run.3',
-         'man3/sluice_version.3')
+         'man3/sluice_version.3', 'man3/sluice-endpoints.3', 'man7/sluice-endpoints.7')
 
 
 def page(name):
@@ -67,6 +67,7 @@ def public_functions():
     symbols = subprocess.run(['nm', '-D', '--defined-only', PREFIX / 'lib/libsluice-goal.so'], check=True,
                              capture_output=True, text=True).stdout
     names = set(re.findall(r' T (sluice_\w+)', symbols)) | {'sluice_version', 'sluice_goal_group_mpi'}
+    names |= {f'sluice_endpoints_{verb}' for verb in ('here', 'yield', 'offer', 'pointer')}
     assert len(names) > 30
     return sorted(names)
 
@@ -83,7 +84,8 @@ def test_every_public_function_has_a_page_with_its_declaration_and_meaning():
 
 @pytest.mark.parametrize('name, out', [('sluice-goal-build', 'buffer 0 has at least 16 bytes\n'),
                                        ('sluice-goal-run', '42\n'),
-                                       ('sluice_version', 'Sluice is not loaded\n')])
+                                       ('sluice_version', 'Sluice is not loaded\n'),
+                                       ('sluice-endpoints', '0 others are here\n')])
 def test_the_examples_of_section_3_run(name, out, tmp_path):
     source = plain(page(f'man3/{name}.3')).split('.SH EXAMPLE')[1].split('.fi')[0]
     source = source.split('#include', 1)[1]

@@ -16,12 +16,17 @@
 
 static const char help[] =
 	"usage: sluice info [--json]\n"
+	"       sluice info --pid P [--gdb]\n"
 	"\n"
 	"Shows what Sluice can use on this machine, the reason for each \"no\", and every\n"
 	"option with its value and the source of the value. Tries each mechanism; needs\n"
 	"no MPI program.\n"
 	"\n"
 	"  --json    print JSON\n"
+	"  --pid P   show the ranks that share the address space of process P instead\n"
+	"            (sluice run --endpoints)\n"
+	"  --gdb     print gdb's commands for the symbols of P, a rank; of all ranks if\n"
+	"            P is their parent, sluice-carrier\n"
 	"\n"
 	"Examples:\n"
 	"  sluice info\n"
@@ -161,14 +166,24 @@ const char *info_kernel_names(void)
 
 int tool_info(int argc, char **argv)
 {
-	static const char *const flags[] = { "--json", "--help" };
+	static const char *const flags[] = { "--json", "--pid", "--gdb", "--help" };
 	static struct info info; /* large, and used once */
-	bool json = false;
+	bool json = false, gdb = false;
+	const char *value, *pid = NULL;
+	int64_t number;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			fputs(help, stdout);
 			return TOOL_DONE;
+		}
+		if (tool_is_flag(argv[i], "--pid", &value)) {
+			pid = value ? value : i + 1 < argc ? argv[++i] : "";
+			continue;
+		}
+		if (!strcmp(argv[i], "--gdb")) {
+			gdb = true;
+			continue;
 		}
 		if (strcmp(argv[i], "--json")) {
 			const char *nearest = tool_nearest(argv[i], flags, BASE_ARRAY_LEN(flags));
@@ -180,6 +195,16 @@ int tool_info(int argc, char **argv)
 		}
 		json = true;
 	}
+	if (pid && (base_parse_int(pid, &number) || number <= 0 || number > INT_MAX)) {
+		tool_say("info: --pid takes a process ID, not '%s'", pid);
+		return TOOL_MISUSE;
+	}
+	if ((gdb && !pid) || (json && pid)) {
+		tool_say("info: %s", gdb && !pid ? "--gdb needs --pid" : "--pid prints no JSON");
+		return TOOL_MISUSE;
+	}
+	if (pid)
+		return info_images((int)number, gdb);
 	if (collect(&info)) {
 		tool_say("info: out of memory");
 		return TOOL_FAILED;

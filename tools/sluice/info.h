@@ -36,6 +36,10 @@ struct info {
 	struct wait_facts waiting; /* as a rank that is started here would find them */
 };
 
+/* images.c: the ranks that share the address space of a process, or the lines that give gdb their
+ * symbols. Returns: an exit code, after a message. */
+int info_images(int pid, bool for_gdb);
+
 void info_text(const struct info *info);
 void info_json(const struct info *info);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "endpoints/endpoints.h"
 #include "engine/engine.h"
 #include "os/os.h"
 #include "node/node.h"
@@ -189,6 +190,22 @@ static void judge_early(struct trial *t, const struct trial_early *e)
 			 e->unused_cpus);
 }
 
+/* For this program, which is as good as any. */
+static void try_endpoints(struct trial *t)
+{
+	char reason[sizeof t->reason] = "";
+
+	if (endpoints_check("/proc/self/exe", reason, sizeof reason))
+		*reason = '\0';
+	set_result(&t[TRIAL_ENDPOINTS], reason,
+		   strstr(reason, "ulimit") ? "lift the limit in the job" : NULL);
+	snprintf(t[TRIAL_ENDPOINTS].note, sizeof t->note, "of a program: sluice check PROGRAM%s",
+		 os_vma_query_is_cheap() ? "" : "; no PROCMAP_QUERY: the kernel copies messages");
+	if (endpoints_check_switch(reason, sizeof reason))
+		*reason = '\0';
+	set_result(&t[TRIAL_SWITCH], reason, NULL);
+}
+
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 {
 	static const struct {
@@ -204,6 +221,10 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 		[TRIAL_GUARD] = { "guard",
 				  "closes memory while its data moves, for system calls too" },
 		[TRIAL_ENGINE] = { "engine", "copies while the program computes" },
+		[TRIAL_ENDPOINTS] = { "endpoints",
+				      "ranks share an address space: sluice run --endpoints" },
+		[TRIAL_SWITCH] = { "switch",
+				   "such ranks take turns on a CPU: SLUICE_ENDPOINTS_SWITCH=user" },
 	};
 	struct trial_pair pair = { 0 };
 	int rc;
@@ -218,6 +239,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 	set_result(&out[TRIAL_MAPS],
 		   os_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "use Linux 6.11; before it Sluice relies on the program's calls alone");
+	try_endpoints(out);
 	trial_early_run(early);
 	judge_early(out, early);
 }

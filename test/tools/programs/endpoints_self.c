@@ -117,6 +117,35 @@ static int print_names(void)
 	return 0;
 }
 
+/* ---- for debuggers -------------------------------------------------------------------------- */
+
+static volatile int steps;
+
+__attribute__((noinline)) static void step(int n)
+{
+	steps += n;
+}
+
+__attribute__((noinline)) static int work(void)
+{
+	printf("%d\n", getpid());
+	fflush(stdout);
+	for (;;) {
+		step(1);
+		for (int i = 0; i < 100; i++)
+			sched_yield();
+		usleep(1000);
+	}
+}
+
+__attribute__((noinline)) static int spin(void)
+{
+	printf("%d\n", getpid());
+	fflush(stdout);
+	for (;;)
+		steps++;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -127,6 +156,10 @@ int main(int argc, char **argv)
 		return use_pointers();
 	if (!strcmp(what, "end"))
 		return see_the_end();
+	if (!strcmp(what, "work"))
+		return work();
+	if (!strcmp(what, "spin"))
+		return spin();
 	if (!strcmp(what, "system"))
 		return system(argv[2]) >> 8;
 	if (!strcmp(what, "names"))
