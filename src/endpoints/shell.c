@@ -262,7 +262,7 @@ bool endpoints_check(const char *path, char *reason, size_t cap)
 bool endpoints_check_switch(char *reason, size_t cap)
 {
 	struct endpoints_state *state = calloc(1, sizeof *state);
-	char said[ENDPOINTS_REASON_BYTES] = "";
+	char why[ENDPOINTS_REASON_BYTES] = "";
 	int fd[2], pid = -1;
 	ssize_t n = 0;
 
@@ -270,22 +270,22 @@ bool endpoints_check_switch(char *reason, size_t cap)
 	if (state && !pipe2(fd, O_CLOEXEC)) {
 		pid = fork();
 		if (!pid) {
-			state_collect(state, said, sizeof said);
-			switch_start(state->cpus, state->cpu_bytes, said, sizeof said);
-			n = write(fd[1], said, sizeof said);
+			state_collect(state, why, sizeof why);
+			switch_start(state->cpus, state->cpu_bytes, why, sizeof why);
+			n = write(fd[1], why, sizeof why);
 			_exit(n < 0); /* its workers end with it */
 		}
 		close(fd[1]);
-		n = read(fd[0], said, sizeof said);
+		n = read(fd[0], why, sizeof why);
 		close(fd[0]);
 	}
 	free(state);
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
-	if (n != sizeof said)
+	if (n != sizeof why)
 		return false;
-	snprintf(reason, cap, "%s", said);
-	return !*said;
+	snprintf(reason, cap, "%s", why);
+	return !*why;
 }
 
 void endpoints_join(const struct endpoints_program *program, char *reason, size_t cap)

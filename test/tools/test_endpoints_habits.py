@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What programs do with what a process has, in ranks of one address space at the same time, with both
+"""Habits of programs that use what a process has, in ranks of one address space at the same time, with both
 schedulers. No MPI: this program is the launcher.
 
 Run alone: pytest test/tools/test_endpoints_habits.py

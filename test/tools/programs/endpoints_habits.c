@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs do with what a process has, in ranks of one address space at the same time. No
- * MPI. Arguments: the habit, how many ranks, a folder. Ends with 0, or with a line that says what failed.
+ * Habits of programs that use what a process has, in ranks of one address space at the same time.
+ * No MPI. Arguments: the habit, how many ranks, a folder. Ends with 0, or says what failed.
  */
 #include <alloca.h>
 #include <dlfcn.h>
