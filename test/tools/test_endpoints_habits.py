@@ -5,6 +5,7 @@ schedulers. No MPI: this program is the launcher.
 Run alone: pytest test/tools/test_endpoints_habits.py
 """
 import os
+import re
 import resource
 import shutil
 import signal
@@ -12,7 +13,7 @@ import subprocess
 
 import pytest
 
-from cli import SLUICE, compile_c, plain_env
+from cli import SLUICE, compile_c, plain_env, sluice
 from test_endpoints import finish, start
 
 HABITS = ['libc', 'tls', 'libraries', 'stacks', 'heaps', 'timers', 'float traps', 'signal stacks', 'masks',
@@ -93,6 +94,7 @@ def test_a_set_user_id_program_runs_as_it_is(program, tmp_path):
     target.chmod(0o4755)
     (status, out, err), = finish(start([target, 'limits', '1', tmp_path], 1, 1))
     assert 'is set-user-ID' in err and 'shares' not in out and status != -signal.SIGKILL
+    assert re.search('endpoints +no +the program is set-user-ID', sluice('check', target).stdout)
 
 
 def test_ranks_in_a_container_without_ptrace(program, tmp_path):

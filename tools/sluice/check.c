@@ -167,8 +167,13 @@ static void check_sluice(const char *path, enum preload_target kind, struct find
 
 static void check_endpoints(const char *path, enum preload_target kind, struct finding *f)
 {
-	if (kind != PRELOAD_TARGET_MPI) {
-		snprintf(f->why, sizeof f->why, "the program links no MPI library");
+	const char *refusal = kind == PRELOAD_TARGET_MPI ? run_refusal(path, kind)
+			    : kind == PRELOAD_TARGET_MAY ? "links no MPI library; one that it "
+							   "executes may share"
+							 : "links no MPI library";
+
+	if (refusal) {
+		snprintf(f->why, sizeof f->why, "the program %s", refusal);
 		return;
 	}
 	f->yes = endpoints_check(path, f->why, sizeof f->why);
