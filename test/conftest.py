@@ -31,7 +31,8 @@ def pytest_configure(config):
         mpi.forced = {**mpi.EARLY, 'SLUICE_GUARD_KIND': config.getoption('--early')}
     if config.getoption('--endpoints'):
         mpi.forced = {**mpi.forced, 'SLUICE_ENDPOINTS': config.getoption('--endpoints'),
-                      'SLUICE_ENDPOINTS_SWITCH': config.getoption('--switch') or 'kernel'}
+                      'SLUICE_ENDPOINTS_SWITCH': config.getoption('--switch') or 'kernel',
+                      'PMIX_MCA_gds': 'hash'} # spawned programs that run without Sluice, too
 
 
 def job_of(item):

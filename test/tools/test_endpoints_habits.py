@@ -134,3 +134,15 @@ int main(int argc, char **argv)
         started.append(subprocess.Popen([str(w) for w in line], env=env, text=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE))
     assert finish(started) == [(0, '', '')] * 2
+
+
+def test_a_program_with_a_sanitizer_stays_a_process(tmp_path):
+    source = '''
+#include <stdlib.h>
+int PMPI_Sanitized_test(void) { return 0; }
+int main(void) { char *p = malloc(8); int ok = !p[0] + 1; free(p); return !ok; }
+'''
+    compile_c(tmp_path / 'sanitized', source, '-fsanitize=address', '-rdynamic')
+    for status, out, err in finish(start([tmp_path / 'sanitized'], 2, 2)):
+        assert (status, out) == (0, '') and 'a sanitizer needs its address space' in err
+    assert re.search('endpoints +no +a sanitizer needs', sluice('check', tmp_path / 'sanitized').stdout)

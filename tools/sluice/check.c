@@ -165,8 +165,10 @@ static void check_sluice(const char *path, enum preload_target kind, struct find
 			 "takes part once the program loads an MPI library");
 }
 
-static void check_endpoints(const char *path, enum preload_target kind, struct finding *f)
+static void check_endpoints(const char *path, enum preload_target kind,
+			    struct finding found[FINDINGS])
 {
+	struct finding *f = &found[ENDPOINTS];
 	const char *refusal = kind == PRELOAD_TARGET_MPI ? run_refusal(path, kind)
 			    : kind == PRELOAD_TARGET_MAY ? "links no MPI library; one that it "
 							   "executes may share"
@@ -176,7 +178,10 @@ static void check_endpoints(const char *path, enum preload_target kind, struct f
 		snprintf(f->why, sizeof f->why, "the program %s", refusal);
 		return;
 	}
-	f->yes = endpoints_check(path, f->why, sizeof f->why);
+	if (found[SANITIZER].yes)
+		snprintf(f->why, sizeof f->why, "a sanitizer needs its address space");
+	else
+		f->yes = endpoints_check(path, f->why, sizeof f->why);
 	if (f->yes)
 		snprintf(f->why, sizeof f->why, "ranks can share an address space: "
 						"sluice run --endpoints=N");
@@ -193,7 +198,7 @@ static void check_all(const char *path, struct finding found[FINDINGS])
 	snprintf(found[SANITIZER].why, sizeof found[SANITIZER].why, "%s%s",
 		 found[SANITIZER].yes ? name : "linked to none",
 		 found[SANITIZER].yes ? ", which sluice run preloads first" : "");
-	check_endpoints(path, kind, &found[ENDPOINTS]);
+	check_endpoints(path, kind, found);
 }
 
 static void print_text(const char *path, const struct finding found[FINDINGS])

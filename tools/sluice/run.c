@@ -376,6 +376,19 @@ static void tell_library(enum preload_target kind, int launcher, const char *rea
 	setenv(ENDPOINT_VARIABLE, text, 1);
 }
 
+/* set_preload() has put the sanitizer of a program there, too. */
+static bool preloads_sanitizer(void)
+{
+	const char *entry = getenv("LD_PRELOAD");
+
+	for (size_t len; entry && *entry; entry += len + !!entry[len]) {
+		len = strcspn(entry, ": ");
+		if (len && preload_is_sanitizer(entry, len))
+			return true;
+	}
+	return false;
+}
+
 /* The rank joins the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind, int launcher)
 {
@@ -401,6 +414,8 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 		snprintf(reason, sizeof reason, "%s links no MPI library%s", path,
 			 kind == PRELOAD_TARGET_MAY ? "; a program that it executes may share"
 						    : "");
+	} else if (preloads_sanitizer()) {
+		snprintf(reason, sizeof reason, "a sanitizer needs its address space");
 	} else {
 		program.envp = environ; /* setenv() has moved it */
 		endpoints_join(&program, reason, sizeof reason);
