@@ -321,7 +321,7 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 /* Is the process an image in this address space? Only where the kernel finds mappings quickly. */
 static bool is_sibling(int pid)
 {
-	return endpoint_image && os_vma_query_is_cheap() && endpoint_is_peer(pid);
+	return endpoint_space && os_vma_query_is_cheap() && endpoint_is_peer(pid);
 }
 
 /* On a worker of the scheduler (endpoints/), where a system call costs microseconds: a copy that

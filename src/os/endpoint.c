@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,11 @@
 #include "os/endpoint.h"
 
 struct endpoint *endpoint_image, *endpoint_self;
+struct endpoint_space *endpoint_space;
 const char *endpoint_program, *endpoint_refusal;
+
+/* It has copies of its siblings' memory. */
+static void after_fork_child(void) { endpoint_space = NULL; }
 
 static uint64_t fs_base(void)
 {
@@ -71,6 +76,8 @@ void endpoint_find(void)
 	at->home_pid = getpid();
 	at->entry->debug = &_r_debug;
 	endpoint_image = at;
+	endpoint_space = at->space;
+	pthread_atfork(NULL, NULL, after_fork_child);
 	if (!at->yield)
 		return;
 	at->fs = fs_base();
@@ -84,11 +91,11 @@ bool endpoint_is_decoupled(void)
 
 bool endpoint_is_peer(int pid)
 {
-	struct endpoint_space *space = endpoint_image ? endpoint_image->space : NULL;
-	uint32_t count = space ? atomic_load_explicit(&space->count, memory_order_relaxed) : 0;
+	struct endpoint_space *s = endpoint_space;
+	uint32_t count = s ? atomic_load_explicit(&s->count, memory_order_relaxed) : 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (atomic_load_explicit(&space->rank[i].pid, memory_order_relaxed) == pid)
+		if (atomic_load_explicit(&s->rank[i].pid, memory_order_relaxed) == pid)
 			return true;
 	return false;
 }

@@ -71,6 +71,8 @@ void endpoint_find(void);
 
 extern struct endpoint *endpoint_image; /* NULL: this process has its own address space */
 extern struct endpoint *endpoint_self;  /* NULL: ranks do not switch in this process */
+/* NULL: this process has its own address space, as a forked child of an image has */
+extern struct endpoint_space *endpoint_space;
 extern const char *endpoint_program;    /* path of the image's program */
 extern const char *endpoint_refusal;    /* why the rank had to stay a process; NULL: it had not */
 

@@ -22,7 +22,7 @@ static uint64_t turns_since;
 static void turns_start(void)
 {
 	struct trace_header *h = file_header();
-	const struct endpoint_space *space = endpoint_image ? endpoint_image->space : NULL;
+	const struct endpoint_space *space = endpoint_space;
 	uint32_t count = space ? atomic_load_explicit(&space->count, memory_order_relaxed) : 0;
 	size_t used = 0, cap = sizeof h->endpoint;
 

@@ -329,11 +329,10 @@ static void siblings_are_read(struct ranks *r)
 	enum { BYTES = 3 * MIB, HOLE = MIB + 5 * PAGE, CLOSED = 2 * MIB };
 	char *p = pages(BYTES), *mine = pages(BYTES), *other = pages(BYTES);
 	struct endpoint_space space = { .count = 2, .rank[1].pid = getpid() };
-	struct endpoint image = { .space = &space };
 	uint64_t state = 7;
 
 	announce(r);
-	endpoint_image = &image;
+	endpoint_space = &space;
 	CHECK_EQ(munmap(p + HOLE, PAGE), 0);
 	CHECK_EQ(mprotect(p + CLOSED, PAGE, PROT_NONE), 0);
 	for (int i = 0; i < 3 * RUNS; i++) {

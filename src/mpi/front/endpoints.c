@@ -10,11 +10,11 @@
 /* Returns: the next rank of this address space at or after *i that has not ended, or NULL. */
 static struct endpoint_rank *next_rank(uint32_t *i)
 {
-	struct endpoint_space *space = endpoint_image ? endpoint_image->space : NULL;
-	uint32_t count = space ? atomic_load_explicit(&space->count, memory_order_acquire) : 0;
+	struct endpoint_space *s = endpoint_space;
+	uint32_t count = s ? atomic_load_explicit(&s->count, memory_order_acquire) : 0;
 
 	while (*i < count) {
-		struct endpoint_rank *r = &space->rank[(*i)++];
+		struct endpoint_rank *r = &s->rank[(*i)++];
 
 		if (atomic_load_explicit(&r->pid, memory_order_relaxed))
 			return r;
