@@ -141,3 +141,14 @@ def test_a_trace_shows_who_shares_and_who_takes_turns(name, get_mpi, with_sluice
         assert (' switches, ' in out) == (how == 'user'), out
         chrome = (tmp_path / how / 'trace.json').read_text()
         assert ('turns with other ranks' in chrome) == (how == 'user')
+
+
+@pytest.mark.parametrize('name, label', [('mpich', '-l'), ('openmpi', '--tag-output')])
+def test_the_launcher_labels_the_output_of_each_rank(name, label, get_mpi, with_sluice):
+    mpi = get_mpi(name)
+    program = mpi.build(ROOT / 'examples/endpoints.c', [f'-I{ROOT}/include'], 'example-endpoints')
+    for wrapper in [], ['sh', '-c', '"$@"; exit $?', 'sh']:
+        done = mpi.launch(4, *wrapper, str(program), sluice=with_sluice, launcher=[label],
+                          env={'SLUICE_ENDPOINTS': '2'})
+        labels = re.findall(r'^\[(?:\S*,)?(\d+)\](?:<stdout>:)? ?rank (\d+): sum', done.out, re.M)
+        assert sorted(labels) == [(str(rank), str(rank)) for rank in range(4)], done.explain()
