@@ -333,6 +333,11 @@ int comm_state_agree(struct comm_state *cs, int64_t mine, int64_t *out)
 	return oob_allreduce_min(cs, mine, out);
 }
 
+int comm_state_ask(struct comm_state *cs, int64_t mine, int64_t *out)
+{
+	return are_all_with_us(cs) ? comm_state_agree(cs, mine, out) : -ENOTSUP;
+}
+
 bool session_is_thread_multiple(void)
 {
 	return session.is_multiple;

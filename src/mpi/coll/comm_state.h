@@ -64,6 +64,9 @@ struct node_oob comm_state_oob(struct comm_state *cs);
 /* Computes the minimum of all ranks' values. Collective over the communicator. Returns: 0 or
  * -errno. */
 int comm_state_agree(struct comm_state *cs, int64_t mine, int64_t *out);
+/* As comm_state_agree(), before the communicator is connected. Returns -ENOTSUP where members may
+ * run without Sluice. */
+int comm_state_ask(struct comm_state *cs, int64_t mine, int64_t *out);
 /* Makes the host MPI progress all its messages. */
 void comm_state_progress(struct comm_state *cs);
 /* Holds the state for a request, which may be active when the program frees the communicator. */

@@ -39,7 +39,7 @@ static bool exchanges_pay(struct coll_op *t)
 	uint64_t credit = policy_connect_credit(&o, t->args.kind, args_own_bytes(&t->args), 2);
 	int64_t threshold = (int64_t)(policy_connect_threshold(&o) / t->cs->exchanges), rest = 0;
 
-	return !comm_state_agree(t->cs, threshold - (int64_t)base_min_u64(credit, INT64_MAX),
+	return !comm_state_ask(t->cs, threshold - (int64_t)base_min_u64(credit, INT64_MAX),
 				 &rest) && rest < 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * MPI_Comm_spawn: children that run argv[1...] (a way to start this program), broadcasts and
- * gathers between parents and children, over the merged communicator, and among each alone.
+ * gathers between parents and children, many all-to-alls, over the merged communicator, and among
+ * each alone.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -9,6 +10,37 @@
 #include <string.h>
 
 enum { BYTES = 400000 };
+
+/* So many calls that ranks agree whether they connect. */
+static int use_often(MPI_Comm comm, int seed)
+{
+	enum { BLOCK = 32768, TIMES = 1000, MOST = 16 };
+	int size, rank, bad = 0, counts[MOST], starts[MOST];
+	char *send, *recv;
+
+	MPI_Comm_rank(comm, &rank);
+	MPI_Comm_size(comm, &size);
+	send = malloc((size_t)BLOCK * size);
+	recv = malloc((size_t)BLOCK * size);
+	for (int r = 0; r < size; r++) {
+		counts[r] = BLOCK;
+		starts[r] = BLOCK * r;
+	}
+	memset(send, seed + rank, (size_t)BLOCK * size);
+	for (int i = 0; i < TIMES; i++) {
+		memset(recv, 0, (size_t)BLOCK * size);
+		if (i % 20)
+			MPI_Alltoall(send, BLOCK, MPI_CHAR, recv, BLOCK, MPI_CHAR, comm);
+		else
+			MPI_Alltoallv(send, counts, starts, MPI_CHAR, recv, counts, starts,
+				      MPI_CHAR, comm);
+		for (int k = 0; k < BLOCK * size; k += BLOCK - 1)
+			bad += recv[k] != seed + k / BLOCK;
+	}
+	free(send);
+	free(recv);
+	return bad;
+}
 
 static int use(MPI_Comm comm, int seed)
 {
@@ -28,6 +60,7 @@ static int use(MPI_Comm comm, int seed)
 		for (int k = 0; rank == i % size && k < BYTES * size; k++)
 			bad += recv[k] != 60 + k / BYTES;
 	}
+	bad += use_often(comm, seed);
 	free(buf);
 	free(recv);
 	return bad;
