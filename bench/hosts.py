@@ -10,35 +10,42 @@ sys.path.append(str(ROOT / "tools/bench"))
 from launch import Failed, launch as launch_program  # noqa: E402
 
 BUILD = ROOT / "build" / "bench"
-NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI"}
+NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI",
+         "mpich-debian": "Debian's MPICH", "openmpi-debian": "Debian's Open MPI"}
 
 
 class Host:
-    """One MPI in a virtual environment."""
+    """One MPI in a virtual environment, or Debian's in /usr."""
 
     def __init__(self, name, venv):
         self.name, self.venv = name, Path(venv)
+        self.suffix = "." + name.partition("-")[0] if self.venv == Path("/usr") else ""
         self.title = NAMES.get(name, name)
         self.version = ""
 
     def program(self, source="collective_bench"):
         return BUILD / f"{source}-{self.name}"
 
+    def tool(self, name):
+        return self.venv / "bin" / (name + self.suffix)
+
     def env(self):
         """Returns the environment of a launch, equal on both sides."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE")}
-        env["PATH"] = f"{self.venv / 'bin'}:{env.get('PATH', '')}"
-        env["LD_LIBRARY_PATH"] = str(self.venv / "lib")
+        if not self.suffix:
+            env["PATH"] = f"{self.venv / 'bin'}:{env.get('PATH', '')}"
+            env["LD_LIBRARY_PATH"] = str(self.venv / "lib")
         if self.name == "impi":
             env["I_MPI_ROOT"] = str(self.venv)
-        if self.name == "openmpi":
+        if self.name.startswith("openmpi"):
             env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                       PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
+                       PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
+                       OMPI_MCA_rmaps_base_oversubscribe="1")
         return env
 
     def command(self, ranks, before, args, source="collective_bench"):
         """Returns the words of: mpiexec ... [prefix] program arguments."""
-        return [str(self.venv / "bin/mpiexec"), "-n", str(ranks), *before,
+        return [str(self.tool("mpiexec")), "-n", str(ranks), *before,
                 str(self.program(source)), *args]
 
     def compile(self, source="collective_bench"):
@@ -48,7 +55,7 @@ class Host:
         program = self.program(source)
         if program.exists() and program.stat().st_mtime > stamp:
             return
-        compile_c([str(self.venv / "bin/mpicc")], sources, program, self.env())
+        compile_c([str(self.tool("mpicc"))], sources, program, self.env())
 
 
 def compile_c(compiler, sources, program, env=None):
@@ -62,11 +69,12 @@ def compile_c(compiler, sources, program, env=None):
 
 def find_hosts(wanted):
     """Returns the host MPIs that exist, in the requested order, and the names of the others."""
-    places = {n: ROOT / "build" / f"venv-{n}" for n in NAMES}
+    places = {n: "/usr" if n.endswith("-debian") else ROOT / "build" / f"venv-{n}" for n in NAMES}
     for item in filter(None, os.environ.get("SLUICE_BENCH_VENVS", "").split(",")):
         name, _, place = item.partition("=")
         places[name] = Path(place)
-    found = [Host(n, places[n]) for n in wanted if (places.get(n, Path()) / "bin/mpiexec").exists()]
+    hosts = [Host(n, places[n]) for n in wanted if n in places]
+    found = [h for h in hosts if h.tool("mpiexec").exists()]
     return found, [n for n in wanted if n not in [h.name for h in found]]
 
 

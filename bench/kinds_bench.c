@@ -5,7 +5,7 @@
  * no option says which side it is on.
  *
  *   kinds_bench [what=bcast,scatter,...] [sizes=64K,1M] [memory=again,new,untouched] [ms=20]
- * [calls=9] [pin=1] [nice=N]
+ * [calls=9] [pin=1] [nice=N] [total=N]
  *
  *   again      the same buffers in each call
  *   new        malloc, both buffers written, the call, free
@@ -15,6 +15,12 @@
  * alltoall), or what each brings to a reduction. A sample begins when all ranks are there, and ends
  * when the slowest has read a byte of each page of its result; who brings something has written it
  * just before. Medians as JSON lines on stdout of rank 0.
+ *
+ *   total=1000  instead: the time of so many calls on a new communicator, in buffers that are used
+ *               again; of large messages fewer calls
+ *
+ * The program reads a byte of each page of each result. Nothing separates the calls, as in a
+ * program whose ranks keep step by the collective itself.
  */
 #include <mpi.h>
 #include <stdlib.h>
@@ -34,6 +40,7 @@ struct bench_job {
 	struct bench b;
 	size_t bytes; /* of a block */
 	int count;    /* as MPI's argument, of bytes, or of floats of what is computed */
+	MPI_Comm world; /* where the calls are made */
 	MPI_Comm ring;
 	int *counts, *starts; /* of blocks, for forms with lists */
 };
@@ -49,7 +56,8 @@ struct kind {
 /* ---- the collectives --------------------------------------------------------------------- */
 
 #define KIND(id) static void call_##id(const struct bench_job *j, const struct buffers *u)
-#define WORLD MPI_COMM_WORLD
+#define WORLD j->world
+#define MOVED_MAX ((uint64_t)4 << 30) /* bytes in the calls of a total */
 
 KIND(bcast) { MPI_Bcast(j->b.rank ? u->recv : u->send, j->count, MPI_BYTE, 0, WORLD); }
 KIND(gather) { MPI_Gather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, 0, WORLD); }
@@ -91,6 +99,38 @@ KIND(reduce_scatter_block)
 	MPI_Reduce_scatter_block(u->send, u->recv, j->count / 4 / j->b.ranks, MPI_FLOAT, MPI_SUM,
 				 WORLD);
 }
+KIND(ibcast)
+{
+	MPI_Request r;
+
+	MPI_Ibcast(j->b.rank ? u->recv : u->send, j->count, MPI_BYTE, 0, WORLD, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+KIND(igather)
+{
+	MPI_Request r;
+
+	MPI_Igather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, 0, WORLD, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+KIND(ialltoall)
+{
+	MPI_Request r;
+
+	MPI_Ialltoall(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, WORLD, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+KIND(iallreduce)
+{
+	MPI_Request r;
+
+	MPI_Iallreduce(u->send, u->recv, j->count / 4, MPI_FLOAT, MPI_SUM, WORLD, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+KIND(allreduce_max)
+{
+	MPI_Allreduce(u->send, u->recv, j->count / 8, MPI_DOUBLE, MPI_MAX, WORLD);
+}
 
 static const struct kind kinds[] = {
 	{ "bcast", 1, 1, FROM_ROOT, call_bcast },
@@ -103,6 +143,11 @@ static const struct kind kinds[] = {
 	{ "reduce_scatter_block", 1, 1, ALL, call_reduce_scatter_block },
 	{ "scan", 1, 1, ALL, call_scan },
 	{ "exscan", 1, 1, ALL, call_exscan },
+	{ "allreduce_max", 1, 1, ALL, call_allreduce_max },
+	{ "ibcast", 1, 1, FROM_ROOT, call_ibcast },
+	{ "igather", 1, -1, TO_ROOT, call_igather },
+	{ "ialltoall", -1, -1, ALL, call_ialltoall },
+	{ "iallreduce", 1, 1, ALL, call_iallreduce },
 	{ "gatherv", 1, -1, TO_ROOT, call_gatherv },
 	{ "scatterv", -1, 1, FROM_ROOT, call_scatterv },
 	{ "allgatherv", 1, -1, ALL, call_allgatherv },
@@ -118,7 +163,7 @@ static void get(const struct bench_job *j, const struct kind *k, enum memory mem
 {
 	bool sends = k->root != FROM_ROOT || !j->b.rank, gets = k->root != TO_ROOT || !j->b.rank;
 
-	if (!strcmp(k->name, "bcast"))
+	if (!strcmp(k->name, "bcast") || !strcmp(k->name, "ibcast"))
 		gets = j->b.rank;
 	u->send_bytes = sends ? j->bytes * (size_t)(k->send < 0 ? j->b.ranks : k->send) : 0;
 	u->recv_bytes = gets ? j->bytes * (size_t)(k->recv < 0 ? j->b.ranks : k->recv) : 0;
@@ -192,6 +237,33 @@ static void measure(struct bench_job *j, const struct kind *k, enum memory memor
 	fflush(stdout);
 }
 
+static void measure_total(struct bench_job *j, const struct kind *k, uint64_t calls)
+{
+	static volatile uint64_t sink;
+	struct buffers u = { 0 };
+	uint64_t ns;
+
+	get(j, k, AGAIN, &u);
+	memset(u.send, 0, u.send_bytes);
+	if (calls * j->bytes * (uint64_t)j->b.ranks > MOVED_MAX)
+		calls = MOVED_MAX / (j->bytes * (uint64_t)j->b.ranks);
+	MPI_Comm_dup(MPI_COMM_WORLD, &j->world);
+	ns = bench_start(&j->b);
+	for (uint64_t i = 0; i < calls; i++) {
+		k->call(j, &u);
+		sink += bench_touch(u.recv, u.recv_bytes);
+	}
+	ns = bench_max(&j->b, bench_now_ns() - ns);
+	MPI_Comm_free(&j->world);
+	put(&u);
+	if (j->b.rank)
+		return;
+	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"calls\": %llu, \"total_us\": "
+	       "%.1f}\n", k->name, j->bytes, j->b.ranks, (unsigned long long)calls,
+	       (double)ns / 1000);
+	fflush(stdout);
+}
+
 static bool has(const char *list, const char *word)
 {
 	size_t n = strlen(word);
@@ -217,7 +289,8 @@ static void open_job(struct bench_job *j)
 	int one = 1;
 
 	job_open(&j->b);
-	MPI_Cart_create(WORLD, 1, &j->b.ranks, &one, 0, &j->ring);
+	j->world = MPI_COMM_WORLD;
+	MPI_Cart_create(MPI_COMM_WORLD, 1, &j->b.ranks, &one, 0, &j->ring);
 	j->counts = calloc((size_t)j->b.ranks, sizeof *j->counts);
 	j->starts = calloc((size_t)j->b.ranks, sizeof *j->starts);
 	if (!j->counts || !j->starts)
@@ -227,7 +300,7 @@ static void open_job(struct bench_job *j)
 int main(int argc, char **argv)
 {
 	const char *what = NULL, *memory = NULL, *v;
-	uint64_t sizes[JOB_MAX_LIST] = { 1 << 20 }, budget_ns = 20000000;
+	uint64_t sizes[JOB_MAX_LIST] = { 1 << 20 }, budget_ns = 20000000, total = 0;
 	int size_count = 1, calls = 9, pin = 0;
 	struct bench_job j = { 0 };
 
@@ -243,6 +316,8 @@ int main(int argc, char **argv)
 			budget_ns = strtoull(v, NULL, 10) * 1000000;
 		else if ((v = job_value(argv[i], "calls")))
 			calls = atoi(v);
+		else if ((v = job_value(argv[i], "total")))
+			total = strtoull(v, NULL, 10);
 		else if ((v = job_value(argv[i], "pin")))
 			pin = atoi(v);
 		else if ((v = job_value(argv[i], "nice")))
@@ -254,12 +329,14 @@ int main(int argc, char **argv)
 	if (pin && bench_pin(j.b.rank % bench_cpus()))
 		job_die("cannot pin");
 	for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-		for (int s = 0; has(what, kinds[k].name) && s < size_count; s++)
-			for (int m = 0; m < MEMORIES; m++) {
-				set_bytes(&j, sizes[s]);
+		for (int s = 0; has(what, kinds[k].name) && s < size_count; s++) {
+			set_bytes(&j, sizes[s]);
+			if (total)
+				measure_total(&j, &kinds[k], total);
+			for (int m = 0; m < MEMORIES && !total; m++)
 				if (has(memory, memory_names[m]))
 					measure(&j, &kinds[k], (enum memory)m, budget_ns, calls);
-			}
+		}
 	MPI_Comm_free(&j.ring);
 	MPI_Finalize();
 	return 0;
