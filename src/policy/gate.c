@@ -16,7 +16,8 @@
 /* Flat collectives poll each rank. Nobody has measured more ranks. */
 #define REQUEST_RANKS_MAX 16
 /* Creating a node group takes 0.5 ms, the first of a process 1.5 ms. */
-#define CONNECT_THRESHOLD_NS (20u * 1500000u)
+#define CONNECT_SHARE	     20u
+#define CONNECT_THRESHOLD_NS (CONNECT_SHARE * 1500000u)
 /* Without trials: so many short collectives, or a few of a megabyte. */
 #define CONNECT_CALLS 256u
 #define CONNECT_BYTES (16u << 10)
@@ -209,4 +210,9 @@ uint64_t policy_connect_credit(const struct policy_options *o, enum coll kind, u
 uint64_t policy_connect_threshold(const struct policy_options *o)
 {
 	return o->modes[BASE_FAMILY_NONBLOCKING] == BASE_ADMIT_ON ? 0 : CONNECT_THRESHOLD_NS;
+}
+
+bool policy_connect_pays(uint64_t host_ns, uint64_t price_ns)
+{
+	return host_ns / CONNECT_SHARE >= price_ns;
 }

@@ -168,5 +168,7 @@ bool policy_leaves_to_host(enum base_sums sums, bool is_exact);
 uint64_t policy_connect_credit(const struct policy_options *o, enum coll kind, uint64_t bytes,
 			       int ranks);
 uint64_t policy_connect_threshold(const struct policy_options *o);
+/* Returns: whether calls that have taken host_ns pay for connecting, which takes price_ns. */
+bool policy_connect_pays(uint64_t host_ns, uint64_t price_ns);
 
 #endif

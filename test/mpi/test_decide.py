@@ -123,6 +123,18 @@ def test_decide_later_where_calls_are_few(name, get_mpi, with_sluice, tmp_path):
     assert total['groups'] == 0 and total['bcast_admitted'] == 0, total
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('agree', [True, False], ids=['all', 'one'])
+def test_decide_sooner_where_all_ranks_find_the_host_slow(name, agree, get_mpi, with_sluice, tmp_path):
+    """The ranks agree long before the lower bound says so, and on no rank otherwise."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    dear = {'fault': 'dear_host:all'}
+    total = run(get_mpi(name), 2, ['few_short_ones'], with_sluice, tmp_path, env={'SLUICE_COLL': 'auto'},
+                rank_env=[dear, dear if agree else {}])
+    assert total['groups'] == (2 if agree else 0), total
+
+
 REQUESTS = {'SLUICE_COLL': 'auto', 'SLUICE_REGION_ADOPT_AFTER': '3', 'fault': 'connect:all'}
 REQUEST_NAMES = ['requests_one_by_one', 'requests_at_once', 'requests_polled', 'requests_of_late_ranks',
                  'requests_across_blocking_calls', 'requests_of_freed_communicators']

@@ -313,6 +313,8 @@ UNIT_TEST(where_trials_decide_connecting_costs_a_small_part_of_the_calls_before)
 	CHECK(alltoall > 100000 && alltoall < 1000000);
 	CHECK(alltoall > 2 * policy_connect_credit(&options, COLL_BCAST, MIB, 4));
 	CHECK(1000 * policy_connect_credit(&options, COLL_BCAST, 8, 4) < 10000000);
+	CHECK(policy_connect_pays(60000000, 3000000));
+	CHECK(!policy_connect_pays(59999999, 3000000));
 }
 
 UNIT_TEST(trials_try_shorter_calls_than_the_figures_admit)

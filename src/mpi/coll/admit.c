@@ -331,5 +331,7 @@ int coll_passed(const struct coll_args *args, int rc)
 {
 	if (base_unlikely(args->timed))
 		rt_trial_end(args->timed);
+	if (base_unlikely(args->unpaid))
+		coll_time_passed(args->unpaid);
 	return coll_trace_end(args, rc);
 }

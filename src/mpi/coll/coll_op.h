@@ -73,6 +73,7 @@ struct coll_args {
 	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
 	bool is_traced;        /* the trace records the call */
 	struct rt_comm *timed; /* a trial takes the time of the host MPI's call */
+	struct comm_state *unpaid; /* so does the payment of a communicator */
 };
 
 #define BUFREF_PARTS_INLINE 16 /* further parts are allocated */
@@ -158,7 +159,9 @@ const char *coll_comm_refusal(const struct comm_state *cs);
 bool coll_asks_early(const struct coll_args *args, const struct comm_state *cs);
 /* Decides by a few loads where that is possible. Equal on all ranks. Returns: why the host MPI
  * executes the call, or, with *rc set, it has already reported an error; NULL: not decided. */
-const char *coll_passes_early(const struct coll_args *args, int *rc);
+const char *coll_passes_early(struct coll_args *args, int *rc);
+/* The host MPI has executed a call that coll_passes_early() times. */
+void coll_time_passed(struct comm_state *cs);
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 

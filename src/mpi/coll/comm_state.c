@@ -413,12 +413,34 @@ struct node_oob comm_state_oob(struct comm_state *cs)
 	};
 }
 
+/* For each rank: the first communicator of a process, and the least that is believed (ADR 35). */
+#define PRICE_NS	1800000u
+#define PRICE_LEAST_NS 250000u
+static _Atomic uint64_t price_ns = PRICE_NS;
+
+uint64_t comm_state_price_ns(const struct comm_state *cs)
+{
+	return atomic_load_explicit(&price_ns, memory_order_relaxed) * (uint64_t)cs->size;
+}
+
+/* Waiting for a late rank is no price, so the least time counts. */
+static void note_price(uint64_t ns_a_rank)
+{
+	uint64_t last = atomic_load_explicit(&price_ns, memory_order_relaxed);
+
+	atomic_store_explicit(&price_ns,
+			      base_max_u64(base_min_u64(last, ns_a_rank), PRICE_LEAST_NS),
+			      memory_order_relaxed);
+}
+
 bool comm_state_connect(struct comm_state *cs)
 {
 	struct node_oob oob;
+	uint64_t begin_ns;
 
 	if (cs->is_decided)
 		return cs->rt;
+	begin_ns = os_now_ns();
 	bypass++;
 	if (multinode && multinode->spans(cs)) {
 		begin_pending(cs);
@@ -433,6 +455,8 @@ bool comm_state_connect(struct comm_state *cs)
 		end_pending(cs);
 	cs->is_decided = true;
 	bypass--;
+	if (cs->rt)
+		note_price((os_now_ns() - begin_ns) / (uint64_t)cs->size);
 	return cs->rt;
 }
 

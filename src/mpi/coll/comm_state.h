@@ -33,6 +33,10 @@ struct comm_state {
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
 	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
+	uint64_t timed_since_ns, timed_credit; /* of the call that is timed now: payment.c */
+	uint64_t host_percent; /* least time of a timed call, in percent of its credit; 0: none */
+	uint64_t next_price_question; /* credit at which the ranks agree again; equal on them */
+	uint32_t timed_calls;
 	uint32_t exchanges, next_question; /* calls whose sizes ranks do not share: payment.c */
 	/* the host MPI has executed nonblocking reductions whose bits depend on the executor */
 	bool has_passed_inexact;
@@ -56,6 +60,8 @@ int comm_state_find(MPI_Comm comm, struct comm_state **out);
 /* Connects a communicator at its first call; then collective. Returns: whether rt serves the
  * communicator. */
 bool comm_state_connect(struct comm_state *cs);
+/* Returns: what connecting takes, as far as this process has measured. */
+uint64_t comm_state_price_ns(const struct comm_state *cs);
 /* As comm_state_connect(), for the lanes of persistent requests on a communicator that rt
  * serves. */
 bool comm_state_connect_lanes(struct comm_state *cs);

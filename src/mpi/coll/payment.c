@@ -3,8 +3,11 @@
  * When a communicator is connected where trials decide: once that costs a small part of the time
  * of its calls so far (policy_connect_credit()).
  *
- * Ranks share the sizes of most collectives, and so count alike. Of an exchange each rank knows
- * only its own bytes: after 8, 32, 128, ... of them the ranks agree through the host MPI.
+ * Ranks share the sizes of most collectives, and so count alike. Host MPIs take several times the
+ * lower bound: each rank times some of its calls, and when the bound has reached 1/32 of the
+ * threshold, and each time that it has grown by half, the ranks agree through the host MPI whether
+ * the times of all pay. Of an exchange each rank knows only its own bytes: after 8, 32, 128, ... of
+ * them the ranks agree likewise.
  */
 #include "mpi/coll/coll_op.h"
 #include "trace/reasons.h"
@@ -12,6 +15,56 @@
 #define FIRST_PASSED 2 /* calls of such a collective alone before a communicator is connected */
 #define FIRST_QUESTION 8u
 #define NEXT_QUESTION  4u
+#define FIRST_PRICE_QUESTION 32u
+#define TIMED_EVERY	16u /* calls, of which one is timed */
+
+/* ---- times of the host MPI ------------------------------------------------------------------ */
+
+/* Begins to time the call, which the host MPI executes. */
+static void time_some(struct coll_args *args, struct comm_state *cs, uint64_t bytes)
+{
+	struct policy_options o = rt_policy_options();
+
+	if (cs->timed_calls++ % TIMED_EVERY)
+		return;
+	cs->timed_credit = policy_connect_credit(&o, args->kind, bytes, cs->size);
+	cs->timed_since_ns = os_now_ns();
+	args->unpaid = cs;
+}
+
+void coll_time_passed(struct comm_state *cs)
+{
+	uint64_t ns = os_now_ns() - cs->timed_since_ns;
+	uint64_t percent = base_max_u64(ns * 100 / base_max_u64(cs->timed_credit, 1), 1);
+
+	if (!cs->host_percent || percent < cs->host_percent)
+		cs->host_percent = percent;
+}
+
+/* Equal on all ranks. */
+static bool is_price_question_due(const struct comm_state *cs)
+{
+	struct policy_options o = rt_policy_options();
+	uint64_t due = base_max_u64(cs->next_price_question,
+				    policy_connect_threshold(&o) / FIRST_PRICE_QUESTION);
+
+	return o.measures && cs->connect_credit > due;
+}
+
+/* Returns: whether the times that all ranks took pay. A rank that often waits for late partners
+ * overestimates the host MPI, the last one does not. Collective. */
+static bool times_pay(struct comm_state *cs)
+{
+	int64_t mine, all = 0;
+
+	if (!is_price_question_due(cs))
+		return false;
+	cs->next_price_question = cs->connect_credit + cs->connect_credit / 2;
+	mine = base_fault("dear_host") ||
+	       policy_connect_pays(cs->connect_credit / 100 * cs->host_percent,
+				   comm_state_price_ns(cs));
+	return !comm_state_ask(cs, mine, &all) && all;
+}
 
 /* ---- exchanges ----------------------------------------------------------------------------- */
 
@@ -86,7 +139,7 @@ static const char *passes_fixed(const struct coll_args *args, const struct comm_
 		       : NULL;
 }
 
-const char *coll_passes_early(const struct coll_args *args, int *rc)
+const char *coll_passes_early(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
 	const struct arg_buf *side;
@@ -114,8 +167,12 @@ const char *coll_passes_early(const struct coll_args *args, int *rc)
 		return admission == ADMIT_ALWAYS ? NULL : TRACE_WHY_NEW;
 	if (!may_change_early(args, cs))
 		return passes_fixed(args, cs, admission);
-	if (!cs->rt)
-		return comm_state_pay(cs, args->kind, bytes) ? NULL : TRACE_WHY_UNPAID;
+	if (!cs->rt && (comm_state_pay(cs, args->kind, bytes) || is_price_question_due(cs)))
+		return NULL;
+	if (!cs->rt) {
+		time_some(args, cs, bytes);
+		return TRACE_WHY_UNPAID;
+	}
 	return rt_trial_passes(cs->rt, args->kind, bytes) ? TRACE_WHY_SLOWER : NULL;
 }
 
@@ -131,6 +188,7 @@ const char *coll_delays_connecting(struct coll_op *t)
 	if (!coll_gate_measures(gate, t->bytes) || !reduce_may_change(t))
 		return !is_always && t->cs->passed_calls++ < FIRST_PASSED ? TRACE_WHY_FIRST : NULL;
 	pays = coll_is_local(t->args.kind) ? exchanges_pay(t)
-					   : comm_state_pay(t->cs, t->args.kind, t->bytes);
+					   : comm_state_pay(t->cs, t->args.kind, t->bytes) ||
+						     times_pay(t->cs);
 	return pays ? NULL : TRACE_WHY_UNPAID;
 }

@@ -98,6 +98,18 @@ BEHAVIOUR(communicators_come_and_go, 2)
 	free(recv);
 }
 
+/* 388 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
+BEHAVIOUR(few_short_ones, 2)
+{
+	enum { SHORT = 24 << 10, FEW = 600 };
+	char *send = check_alloc((size_t)SHORT * size), *recv = check_alloc((size_t)SHORT * size);
+
+	for (int i = 0; i < FEW; i++)
+		alltoall(send, recv, SHORT, i);
+	free(send);
+	free(recv);
+}
+
 /* The first trials of short calls come later, and few of the calls look whether trials are due. */
 BEHAVIOUR(short_ones, 2)
 {
