@@ -70,7 +70,7 @@ struct wait_thread {
 	bool has_napped;      /* since the last poll */
 	/* tests of the program, which wait_round() does not count */
 	uint32_t tests;          /* in a row, without result */
-	uint32_t long_gaps;      /* measured gaps between them that were longer than an empty loop's */
+	uint32_t long_gaps;      /* measured gaps that were longer than an empty loop's */
 	uint64_t tests_since_ns; /* the first of them */
 	uint64_t tested_at_ns;   /* the last one, if its gap is measured; 0: it is not */
 };
