@@ -109,6 +109,7 @@ static const struct {
 	SET("SLUICE_TEST=engine_timeout=1", engine_timeout_ms, 1),
 	SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
 	SET("SLUICE_GOAL_TIMEOUT=1", goal_timeout_ms, 1),
+	SET("SLUICE_GOAL_THREAD=off", goal_thread, 0),
 	SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
 	SET("SLUICE_TEST=worker_poll=0", worker_poll_us, 0),
 	SET("SLUICE_TEST=node_spin=1000000", node_spin_us, 1000000),

@@ -65,8 +65,7 @@ static void rest(struct sched_group *g, uint32_t known)
 {
 	uint64_t first = state_next_timer(g), now = first ? os_now_ns() : 0;
 
-	if (first)
-		atomic_store_explicit(g->covered_ns, first, memory_order_relaxed);
+	atomic_store_explicit(g->covered_ns, first, memory_order_relaxed);
 	if (!is_stopping(&g->thread))
 		sleep_until(&g->thread, known,
 			    !first        ? OS_FOR_EVER

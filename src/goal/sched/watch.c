@@ -178,7 +178,7 @@ void state_cover_timers(struct sched_group *g)
 
 	if (base_likely(!first) || state_is_watched(g))
 		return;
-	atomic_thread_fence(memory_order_seq_cst); /* partner: thread_sleep */
+	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_until */
 	covered = atomic_load_explicit(g->covered_ns, memory_order_relaxed);
 	if (covered > first || covered < os_now_ns())
 		thread_wake(g);
