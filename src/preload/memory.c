@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "os/endpoint.h"
@@ -44,6 +46,8 @@ static struct {
 	void *(*sbrk)(intptr_t);
 	void *(*shmat)(int, const void *, int);
 	int (*dlclose)(void *);
+	ssize_t (*vmsplice)(int, const struct iovec *, size_t, unsigned);
+	int (*setsockopt)(int, int, int, const void *, socklen_t);
 } next;
 
 /*
@@ -495,6 +499,21 @@ EXPORT int mlockall(int flags)
 		return -1;
 	os_vma_each(lock_one, &failed);
 	return failed ? -1 : 0;
+}
+
+/* ---- pages that a pipe or a socket holds ------------------------------------------------- */
+
+EXPORT ssize_t vmsplice(int pipe, const struct iovec *v, size_t n, unsigned flags)
+{
+	region_pages_are_held();
+	return NEXT(vmsplice)(pipe, v, n, flags);
+}
+
+EXPORT int setsockopt(int socket, int level, int name, const void *value, socklen_t bytes)
+{
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+		region_pages_are_held();
+	return NEXT(setsockopt)(socket, level, name, value, bytes);
 }
 
 /* ---- dlclose: the loader unmaps static data by calls inside itself ----------------------- */

@@ -325,10 +325,18 @@ int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *o
 	return 0;
 }
 
+static _Atomic bool pages_are_held;
+
+void region_pages_are_held(void)
+{
+	atomic_store_explicit(&pages_are_held, true, memory_order_relaxed);
+}
+
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages)
 {
 	uint64_t first = e->offset / REGION_UNIT, n = e->bytes / REGION_UNIT;
-	uint64_t room = base_opt.region_pool_bytes / REGION_UNIT;
+	uint64_t room = atomic_load_explicit(&pages_are_held, memory_order_relaxed) ?
+				0 : base_opt.region_pool_bytes / REGION_UNIT;
 
 	for (uint64_t i = first; i < first + n; i++) {
 		bit_clear(arena.used, i);

@@ -245,6 +245,9 @@ extern _Atomic bool region_has_excluded; /* so unmapping has to be reported */
 /* No page is adopted from now on (mlockall). `future`: nor is an arena made, as mapping it would
  * populate it. */
 void region_exclude_all(bool future);
+/* From now on the kernel may hold pages of the program that it has unmapped (vmsplice,
+ * MSG_ZEROCOPY): pages of regions that end are given back and never used again. */
+void region_pages_are_held(void);
 /* The calling thread is Sluice's until it ends: it accesses the program's memory through the arena
  * only. It does not count as a thread of the program, with which fork and eviction are slower. */
 void region_own_thread(void);

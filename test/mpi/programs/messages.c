@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -177,6 +178,38 @@ BEHAVIOUR(buffers_that_are_freed_moved_and_protected, 2)
 		}
 	}
 	munmap(p, 2 * MIB);
+	free(recv);
+}
+
+/* The pages of a buffer that the program has unmapped are still in a pipe. */
+BEHAVIOUR(a_pipe_keeps_the_bytes_of_an_unmapped_buffer, 2)
+{
+	enum { PIPED = 32 * KIB };
+	char *recv = check_alloc(4 * MIB), piped[PIPED];
+	int ends[2];
+
+	EXPECT(!pipe(ends));
+	for (int i = 0; i < 3; i++) {
+		char *p[2];
+
+		for (int k = 0; k < 2; k++) {
+			p[k] = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			use(p[k], recv, 4 * MIB, 1200 + 40 * (uint64_t)i + 20 * (uint64_t)k);
+			if (k == 0) {
+				struct iovec v = { p[0] + 2 * MIB, PIPED };
+
+				check_fill(p[0] + 2 * MIB, PIPED, 77);
+				EXPECT(vmsplice(ends[1], &v, 1, 0) == PIPED);
+				munmap(p[0], 4 * MIB);
+			}
+		}
+		EXPECT(read(ends[0], piped, PIPED) == PIPED);
+		check_same(piped, PIPED, 77, "pipe");
+		munmap(p[1], 4 * MIB);
+	}
+	close(ends[0]);
+	close(ends[1]);
 	free(recv);
 }
 
