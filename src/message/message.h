@@ -9,10 +9,10 @@
  *   MPI_Send -> message_send()                  host MPI matches the message
  *     adopts the buffer, once peers have read     -> process_vm_readv(sender, ...) (preload/)
  *     it privately and its uses have earned it      -> message_read(): header of the sender (node/)
- *     a blocking send: message_offer()                  its regions (region_peer_find):
- *     copies what no region holds                           memcpy, check
- *   host MPI sends address and length                   its copies (snapshot.c); the rest by the
- *   message_sent() withdraws the copy                     real call
+ *     copies what no region holds                       its copies (snapshot.c)
+ *   host MPI sends address and length                   its regions (region_peer_find):
+ *   message_sent(), or the end of the request               memcpy, check
+ *     (message_completed), withdraws the copy           the rest by the real call
  *
  * Between ranks that share an address space (endpoints/) every readable mapping is copied directly.
  *
@@ -36,7 +36,8 @@
 /* Whether messages are served. message_begin(): at the runtime's start, when SLUICE_MESSAGES
  * permits. */
 void message_begin(void);
-void message_end(void);
+/* Returns: whether copies of nonblocking sends were left (message_has_posted). */
+bool message_end(void);
 
 /* Does a library of an MPI make the call that returns to `caller`, and are messages served? */
 bool message_is_served(const void *caller);
@@ -56,25 +57,37 @@ ssize_t message_read(const struct message_read *r);
 
 /* A message of fewer bytes is passed on at once; UINT64_MAX: all are. */
 extern _Atomic uint64_t message_gate;
-/* Bytes at the ends of a message that no region holds. */
-struct message_edges { uint64_t head, tail; };
+/* May the sender offer a copy of the message, and until when? */
+enum message_copy {
+	MESSAGE_UNCOPIED,
+	MESSAGE_BLOCKING, /* until message_sent(), in the same call */
+	MESSAGE_POSTED,   /* until its request is complete: message_posted() */
+};
 /*
- * The program is about to send [buf, buf + bytes), of which `used` bytes are the message. Adopts
- * the buffer once it has earned that, and checks that a region there is still mapped. Returns: the
- * bytes that may be worth a copy (message_offer), or zeros. Context: in the call, before the host
- * MPI.
- */
-struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used);
-
-/*
- * Around a blocking send that will not fail for its arguments: the edges are copied into the arena,
- * from where the reader takes them without a system call. Until message_sent() nobody changes the
- * message.
+ * The program is about to send [buf, buf + bytes), of which `used` bytes are the message, without
+ * errors if `copy` permits a copy. Offers a copy of what no region holds, or of a short message, in
+ * the arena, from where the reader takes it without a system call; until it is withdrawn nobody may
+ * change the message. Otherwise adopts the buffer once it has earned that, and checks that a region
+ * there is still mapped. Returns: NULL or the copy. Context: in the call, before the host MPI.
  */
 struct snapshot;
-bool message_may_offer(const void *buf, uint64_t bytes, const struct message_edges *edges);
-struct snapshot *message_offer(const void *buf, uint64_t bytes, const struct message_edges *edges);
-/* The call has ended; s: NULL or the copy. Returns: rc. */
+struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
+			      enum message_copy copy);
+/* A blocking send has ended; s: NULL or its copy. Returns: rc. */
 int message_sent(struct snapshot *s, int rc);
+
+/*
+ * Copies of nonblocking sends: the host MPI has returned this request, or has failed. While
+ * message_has_posted(), all calls that name requests report them before and after. Context: one
+ * thread at a time, in the order of the program: not with MPI_THREAD_MULTIPLE.
+ */
+void message_posted(struct snapshot *s, uintptr_t request, bool is_persistent);
+void message_not_posted(struct snapshot *s);
+bool message_has_posted(void);
+/* Returns: the copies of this request, one bit each. */
+uint64_t message_listed(uintptr_t request);
+/* A call that may complete requests has ended. listed: before it; remaining: of the handles that it
+ * has left. Withdraws the others. Returns: whether these were the last copies. */
+bool message_completed(uint64_t listed, uint64_t remaining);
 
 #endif

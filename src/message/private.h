@@ -9,8 +9,24 @@
 
 extern _Atomic bool message_is_on;
 
-/* Longest message of which the sender offers a copy. */
+/* Longest message of which a blocking send offers a copy. */
 #define SNAPSHOT_MAX_BYTES (256u << 10)
+/* A message of at most so many bytes is copied whole, also where a region holds a part of it; so
+ * are those of nonblocking sends. */
+#define SNAPSHOT_WHOLE_BYTES (64u << 10)
+#define SNAPSHOT_POSTED 24 /* nonblocking sends that offer copies at a time */
+
+/* Bytes at the ends of a message that no region holds. */
+struct message_edges { uint64_t head, tail; };
+
+/* ---- rates.c ------------------------------------------------------------------------------- */
+/* Time of a byte by length of the message, in ps; 0: not measured. */
+enum { RATE_CLASSES = 6 };
+int rate_class(uint64_t bytes);
+/* Returns: the time now, or 0, as only some messages are timed. */
+uint64_t rate_begin(void);
+/* Adds the measurement that rate_begin() has begun. Noise of a quarter is not written. */
+void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns);
 
 /* ---- snapshot.c ---------------------------------------------------------------------------- */
 /* The owner, at its start: reserves memory for the copies. */
@@ -21,5 +37,19 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 /* The owner, before it sends from [start, end): withdraws the copies that earlier calls have left
  * there. */
 void snapshot_forget(struct node_header *h, uintptr_t start, uintptr_t end);
+/* The owner, before it sends: copies the edges. Returns: NULL: no copy, as it may not be read or
+ * would be useless. */
+struct snapshot *snapshot_offer(struct node_header *h, const void *buf, uint64_t bytes,
+				const struct message_edges *edges, bool is_posted);
+/* Makes a copy, without the question whether it pays: of at most SNAPSHOT_MAX_BYTES, or, if
+ * is_posted, SNAPSHOT_WHOLE_BYTES. NULL: no place is free. */
+struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t bytes,
+			       const struct message_edges *edges, bool is_posted);
+/* The send is complete. */
+void snapshot_end(struct node_header *h, struct snapshot *s);
+
+/* ---- posted.c ------------------------------------------------------------------------------ */
+/* Withdraws all copies of nonblocking sends. Returns: whether there were any. */
+bool posted_end(void);
 
 #endif

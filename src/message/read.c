@@ -17,6 +17,9 @@
 #define READ_MIN_BYTES     2048u  /* fewer: the kernel is as fast */
 #define COUNT_MIN_BYTES    4096u  /* private bytes of one read that the owner is told of */
 #define DIRECT_MIN_BYTES   16384u /* in one address space: two system calls find the mappings */
+/* A message of at most so many bytes that is not served whole is the kernel's: one call for all of
+ * it costs less than a call for its ends and a copy of the rest. */
+#define EDGES_MIN_BYTES    65536u
 #define TIMED_MIN_BYTES    (256u << 10)  /* private reads whose time tells the rate of the kernel */
 #define TIMED_PS_MAX       400u          /* of a byte: the reader may lose its CPU meanwhile */
 #define READ_MAX_BYTES     0x7ffff000ull /* the kernel's MAX_RW_COUNT */
@@ -45,6 +48,7 @@ struct reading {
 	uint64_t served;            /* bytes copied from the arena */
 	struct region_range range;  /* of the bytes [from, to) that were copied last */
 	uintptr_t from, to;         /* from >= to: none */
+	bool is_short;              /* at most EDGES_MIN_BYTES */
 	bool is_range;              /* range can be read; otherwise no region up to range.start */
 	struct piece pieces[PIECES];
 	int n;
@@ -194,6 +198,11 @@ static ssize_t read_pieces(struct reading *r)
 /* One run of bytes, contiguous on both sides. Returns: false: the whole call is the kernel's. */
 static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes)
 {
+	if (r->header && snapshot_copy(r->header, to, from, bytes)) {
+		r->served += bytes;
+		r->at += bytes;
+		return true;
+	}
 	while (bytes) {
 		uint64_t n;
 		bool known = r->is_range ? from >= r->range.start && from < r->range.end
@@ -208,7 +217,7 @@ static bool read_run(struct reading *r, char *to, uintptr_t from, uint64_t bytes
 			n = base_min_u64(bytes, r->range.start - from);
 			if (r->header && snapshot_copy(r->header, to, from, n))
 				r->served += n;
-			else if (!add_piece(r, to, from, n))
+			else if (r->is_short || !add_piece(r, to, from, n))
 				return false;
 			r->range.start = 0; /* look again: the next run may lie below */
 		}
@@ -281,14 +290,16 @@ static ssize_t read_real(const struct message_read *c)
 /* Has the kernel read all, and tells the owner. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	bool is_timed = h && total >= TIMED_MIN_BYTES;
-	uint64_t begin_ns = is_timed ? os_now_ns() : 0;
+	bool is_long = h && total >= TIMED_MIN_BYTES;
+	uint64_t begin_ns = is_long ? os_now_ns() : h ? rate_begin() : 0;
 	ssize_t ret = read_real(c);
 
 	if (!h || ret != (ssize_t)total)
 		return ret;
 	note_private(h, c->remote, c->remotes);
-	if (is_timed) {
+	if (!is_long)
+		rate_end(h->kernel_ps, total, begin_ns);
+	if (is_long) {
 		uint64_t ns = base_min_u64(os_now_ns() - begin_ns, total * TIMED_PS_MAX / 1000);
 
 		atomic_fetch_add_explicit(&h->long_ns, ns, memory_order_relaxed);
@@ -300,7 +311,8 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 /* h: of the peer; NULL: the peer has this address space. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
 {
-	struct reading r = { .call = c, .header = h, .total = total, .from = UINTPTR_MAX };
+	struct reading r = { .call = c, .header = h, .total = total, .from = UINTPTR_MAX,
+			     .is_short = h && total <= EDGES_MIN_BYTES };
 	bool is_complete = read_runs(&r);
 	ssize_t ret;
 
@@ -309,7 +321,7 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 	if (h && total - r.served >= COUNT_MIN_BYTES)
 		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
 					  memory_order_relaxed);
-	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete);
+	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete && !r.is_short);
 	if (!r.served)
 		return read_private(c, h, total);
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;

@@ -22,10 +22,11 @@ void message_begin(void)
 	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
 }
 
-void message_end(void)
+bool message_end(void)
 {
 	atomic_store_explicit(&message_gate, UINT64_MAX, memory_order_relaxed);
 	atomic_store_explicit(&message_is_on, false, memory_order_relaxed);
+	return posted_end();
 }
 
 #define RATED_BYTES (4u << 20)
@@ -52,25 +53,45 @@ static bool is_read(void)
 	return h && atomic_load_explicit(&h->private_bytes, memory_order_relaxed);
 }
 
-struct message_edges message_send(const void *buf, uint64_t bytes, uint64_t used)
+/* Adopts or checks. Returns: the edges of the buffer that may be worth a copy. */
+static struct message_edges describe(const void *buf, uint64_t bytes, bool is_wanted)
 {
-	uintptr_t start = (uintptr_t)buf;
-	bool may_be_read = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
-			   is_read();
-	/* the gaps of a type may be receiving another message now, and adoption could lose bytes */
-	bool is_wanted = may_be_read && used == bytes;
 	struct message_edges edges = { bytes <= SNAPSHOT_MAX_BYTES ? bytes : 0, 0 };
+	uintptr_t start = (uintptr_t)buf;
 	struct region_desc d;
 
-	if (may_be_read)
-		snapshot_forget(node_header_self(), start, start + bytes);
-	if (is_wanted)
-		rate(node_header_self());
 	if (!is_wanted && !region_may_touch(start, start + bytes))
-		return (struct message_edges){ 0 };
+		return edges;
 	region_describe(buf, bytes, is_wanted ? REGION_USE_SENT : REGION_LOOKUP, &d);
 	if (d.flags & REGION_DESC_MAPPED)
 		edges = (struct message_edges){ d.head, d.tail };
 	region_release(&d);
-	return is_wanted ? edges : (struct message_edges){ 0 };
+	return edges;
+}
+
+struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
+			      enum message_copy copy)
+{
+	struct node_header *h = node_header_self();
+	struct message_edges edges = { bytes, 0 };
+	bool may_be_read = used >= atomic_load_explicit(&message_gate, memory_order_relaxed) &&
+			   is_read();
+	/* the gaps of a type may be receiving another message now, and adoption could lose bytes */
+	bool is_wanted = may_be_read && used == bytes;
+	bool may_copy = is_wanted && copy != MESSAGE_UNCOPIED;
+	struct snapshot *s = NULL;
+
+	if (may_be_read)
+		snapshot_forget(h, (uintptr_t)buf, (uintptr_t)buf + bytes);
+	if (is_wanted)
+		rate(h);
+	if (may_copy && bytes <= SNAPSHOT_WHOLE_BYTES)
+		s = snapshot_offer(h, buf, bytes, &edges, copy == MESSAGE_POSTED);
+	if (s)
+		return s;
+	/* a short message gains nothing by a region, as its ends still take a system call */
+	edges = describe(buf, bytes, is_wanted && bytes > SNAPSHOT_WHOLE_BYTES);
+	return may_copy && bytes > SNAPSHOT_WHOLE_BYTES ?
+		       snapshot_offer(h, buf, bytes, &edges, copy == MESSAGE_POSTED) :
+		       NULL;
 }

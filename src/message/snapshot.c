@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies of messages in the sender's arena while a blocking send runs. Until the send returns the
- * program may not change its buffer, so the copy holds the bytes that the host MPI's call would
- * read.
+ * Copies of messages in the sender's arena until their sends are complete. Until then the program
+ * may not change its buffer, so the copy holds the bytes that the host MPI's call would read.
  *
  *   sender, in the call                         reader
  *   claims a place, copies, stores `live`       loads `live`, copies, loads `live` again:
- *   host MPI sends, and waits for the reader    equal: the bytes are right
- *   clears `live`, frees the place              else: the kernel reads the memory itself
+ *   host MPI sends                              equal: the bytes are right
+ *   send complete: clears `live`, frees the     else: the kernel reads the memory itself
+ *   place
+ *
+ * A blocking send is complete when it returns, a nonblocking one when a call has completed its
+ * request (posted.c).
  */
 #include <pthread.h>
 
@@ -16,13 +19,14 @@
 #include "node/node.h"
 #include "os/os.h"
 
-enum { PLACES = 4, CLASSES = 6, UNREAD_MAX = 1024 };
+enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024 };
 
 struct snapshot {
 	/* number of the present copy; 0: none; written by the owner */
 	BASE_ALIGNED_LINE _Atomic uint64_t live;
-	_Atomic uintptr_t thread; /* the sending thread; 0: the place is free */
+	_Atomic uintptr_t thread; /* the sending thread; POSTED; 0: the place is free */
 	uint64_t number;          /* of the last copy */
+	uint32_t place;
 	uintptr_t addr;           /* of the message */
 	uint64_t bytes;
 	uint64_t head, tail;      /* bytes at its ends that `data` holds, one after the other */
@@ -30,23 +34,41 @@ struct snapshot {
 	char data[] __attribute__((aligned(OS_PAGE)));
 };
 
-#define PLACE_BYTES (sizeof(struct snapshot) + SNAPSHOT_MAX_BYTES)
+#define POSTED UINTPTR_MAX /* `thread` of a nonblocking send: any thread may complete it */
 
-/* Sends that no peer reads: of short messages, to other nodes. By size. */
-static struct backoff unread[CLASSES];
+/* At the head of the memory: which places may be live. A hint: readers check `live`. */
+struct directory { _Atomic uint64_t live; };
+
+/* First the places of blocking sends, then those of nonblocking sends. */
+#define LONG_BYTES  (sizeof(struct snapshot) + SNAPSHOT_MAX_BYTES)
+#define SHORT_BYTES (sizeof(struct snapshot) + SNAPSHOT_WHOLE_BYTES)
+#define AREA_BYTES  (OS_PAGE + BLOCKING * LONG_BYTES + SNAPSHOT_POSTED * SHORT_BYTES)
+
+/* By length: copies in vain, as no peer reads them (short messages, other nodes) or as the kernel
+ * is faster: a peer's cache may hold a buffer that never changes, but not a fresh copy. */
+static struct backoff vain[RATE_CLASSES];
+static _Atomic uint32_t out_ps[RATE_CLASSES]; /* of making a copy */
 
 static struct snapshot *place_of(const struct node_header *h, uint64_t off, uint32_t i)
 {
-	return (struct snapshot *)((char *)(uintptr_t)h + off + i * PLACE_BYTES);
+	uint64_t n = base_min_u64(i, BLOCKING);
+
+	return (struct snapshot *)((char *)(uintptr_t)h + off + OS_PAGE + n * LONG_BYTES +
+				   (i - n) * SHORT_BYTES);
+}
+
+static struct directory *directory_of(const struct node_header *h, uint64_t off)
+{
+	return (struct directory *)((char *)(uintptr_t)h + off);
 }
 
 void snapshot_begin(struct node_header *h)
 {
 	struct region_extent e;
 
-	_Static_assert(PLACES * PLACE_BYTES <= REGION_UNIT, "one unit of the arena");
+	_Static_assert(PLACES <= 64, "one bit each");
 	if (atomic_load_explicit(&h->snapshots_off, memory_order_relaxed) ||
-	    region_extent_get(PLACES * PLACE_BYTES, true, &e))
+	    region_extent_get(AREA_BYTES, true, &e))
 		return;
 	/* release: zeros; partner: snapshot_copy. The extent lasts as long as the arena. */
 	atomic_store_explicit(&h->snapshots_off, e.offset, memory_order_release);
@@ -62,9 +84,9 @@ static bool copy_from(const struct snapshot *s, char *to, uintptr_t from, uint64
 	    from < s->addr || at > total || bytes > total - at)
 		return false;
 	if (at + bytes <= head)
-		os_copy(to, s->data + at, bytes, BASE_COPY_PLAIN);
+		os_copy_vector(to, s->data + at, bytes);
 	else if (at >= total - tail)
-		os_copy(to, s->data + head + (at - (total - tail)), bytes, BASE_COPY_PLAIN);
+		os_copy_vector(to, s->data + head + (at - (total - tail)), bytes);
 	else
 		return false;
 	return true;
@@ -74,19 +96,25 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 {
 	/* acquire, partner: snapshot_begin */
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_acquire);
+	/* acquire, partner: snapshot_make */
+	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
+						  memory_order_acquire) : 0;
+	uint64_t begin_ns = all ? rate_begin() : 0;
 
-	for (uint32_t i = 0; off && i < PLACES; i++) {
-		struct snapshot *s = place_of(h, off, i);
-		/* acquire, partner: message_offer */
+	for (; all; all &= all - 1) {
+		struct snapshot *s = place_of(h, off, (uint32_t)__builtin_ctzll(all));
+		/* acquire, partner: snapshot_make */
 		uint64_t number = atomic_load_explicit(&s->live, memory_order_acquire);
 
 		if (!number || !copy_from(s, to, from, bytes))
 			continue;
-		/* the copy before the second load; partner: message_offer */
+		/* the copy before the second load; partner: snapshot_make */
 		atomic_thread_fence(memory_order_acquire);
 		if (atomic_load_explicit(&s->live, memory_order_relaxed) != number)
 			continue;
 		atomic_store_explicit(&s->reads, 1, memory_order_relaxed);
+		if (bytes == s->bytes)
+			rate_end(h->copy_ps, bytes, begin_ns);
 		return true;
 	}
 	return false;
@@ -94,16 +122,31 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 
 /* ---- the sender ---------------------------------------------------------------------------- */
 
-static struct backoff *class_of(uint64_t bytes)
-{
-	uint32_t log2 = 63 - (uint32_t)__builtin_clzll(bytes | 1);
+static struct backoff *class_of(uint64_t bytes) { return &vain[rate_class(bytes)]; }
 
-	return &unread[base_min_u64(log2 > 13 ? log2 - 13 : 0, CLASSES - 1)];
+/* Was the copy read, in less time than the kernel needs for the message? */
+static bool has_paid(struct node_header *h, const struct snapshot *s)
+{
+	int class = rate_class(s->bytes);
+	uint32_t kernel = atomic_load_explicit(&h->kernel_ps[class], memory_order_relaxed);
+
+	return atomic_load_explicit(&s->reads, memory_order_relaxed) &&
+	       (s->head < s->bytes || !kernel ||
+		atomic_load_explicit(&out_ps[class], memory_order_relaxed) +
+				atomic_load_explicit(&h->copy_ps[class], memory_order_relaxed) <
+			kernel);
 }
 
-static void withdraw(struct snapshot *s)
+static void hide(struct node_header *h, uint64_t off, struct snapshot *s)
 {
 	atomic_store_explicit(&s->live, 0, memory_order_relaxed);
+	atomic_fetch_and_explicit(&directory_of(h, off)->live, ~(1ull << s->place),
+				  memory_order_relaxed);
+}
+
+static void withdraw(struct node_header *h, struct snapshot *s)
+{
+	hide(h, atomic_load_explicit(&h->snapshots_off, memory_order_relaxed), s);
 	/* release: no copy is live when the next owner writes; partner: claim */
 	atomic_store_explicit(&s->thread, 0, memory_order_release);
 }
@@ -111,34 +154,38 @@ static void withdraw(struct snapshot *s)
 void snapshot_forget(struct node_header *h, uintptr_t start, uintptr_t end)
 {
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
+	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
+						  memory_order_relaxed) : 0;
 
-	for (uint32_t i = 0; off && i < PLACES; i++) {
-		struct snapshot *s = place_of(h, off, i);
+	for (; all; all &= all - 1) {
+		struct snapshot *s = place_of(h, off, (uint32_t)__builtin_ctzll(all));
 
-		if (!atomic_load_explicit(&s->thread, memory_order_relaxed))
-			continue;
 		/* An error handler has left the thread's last send by longjmp(). */
 		if (atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
-			withdraw(s);
+			withdraw(h, s);
 		else if (s->addr < end && s->addr + s->bytes > start)
-			atomic_store_explicit(&s->live, 0, memory_order_relaxed);
+			hide(h, off, s);
 	}
 }
 
-static struct snapshot *claim(struct node_header *h)
+static struct snapshot *claim(struct node_header *h, bool is_posted)
 {
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
+	uintptr_t thread = is_posted ? POSTED : pthread_self();
+	uint32_t end = is_posted ? PLACES : BLOCKING;
 
-	for (uint32_t i = 0; off && i < PLACES; i++) {
+	for (uint32_t i = is_posted ? BLOCKING : 0; off && i < end; i++) {
 		struct snapshot *s = place_of(h, off, i);
 		uintptr_t none = 0;
 
 		/* acquire, partner: withdraw */
 		if (!atomic_load_explicit(&s->thread, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong_explicit(&s->thread, &none, pthread_self(),
+		    atomic_compare_exchange_strong_explicit(&s->thread, &none, thread,
 							    memory_order_acquire,
-							    memory_order_relaxed))
+							    memory_order_relaxed)) {
+			s->place = i;
 			return s;
+		}
 	}
 	return NULL;
 }
@@ -155,54 +202,72 @@ static bool was_read(const struct node_header *h, uintptr_t from, uint64_t bytes
 	return true;
 }
 
-bool message_may_offer(const void *buf, uint64_t bytes, const struct message_edges *edges)
+static bool may_offer(const struct node_header *h, uintptr_t from, uint64_t bytes,
+		      const struct message_edges *edges)
 {
-	const struct node_header *h = node_header_self();
-	uintptr_t from = (uintptr_t)buf;
-
-	return edges->head + edges->tail && h &&
-	       atomic_load_explicit(&h->snapshots_off, memory_order_relaxed) &&
+	return edges->head + edges->tail &&
 	       (!edges->head || was_read(h, from, edges->head)) &&
 	       (!edges->tail || was_read(h, from + bytes - edges->tail, edges->tail)) &&
 	       backoff_is_due(class_of(bytes)) && !os_gpu_is_loaded();
 }
 
-struct snapshot *message_offer(const void *buf, uint64_t bytes, const struct message_edges *edges)
+struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t bytes,
+			       const struct message_edges *edges, bool is_posted)
 {
-	struct node_header *h = node_header_self();
-	struct snapshot *s = h ? claim(h) : NULL;
+	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
+	struct snapshot *s = claim(h, is_posted);
+	uint64_t begin_ns;
 
 	if (!s)
 		return NULL;
-	/* `live` is 0 before the data changes; partner: snapshot_copy */
+	begin_ns = edges->head == bytes ? rate_begin() : 0;
+	/* `live` is 0 before the data changes, also by non-temporal stores, as claim() has a locked
+	 * instruction; partner: snapshot_copy */
 	atomic_thread_fence(memory_order_release);
 	s->addr = (uintptr_t)buf;
 	s->bytes = bytes;
 	s->head = edges->head;
 	s->tail = edges->tail;
-	os_copy(s->data, buf, edges->head, BASE_COPY_PLAIN);
+	/* past the caches: the lines are in the cache of the reader, which has to give up each of
+	 * them before a store to it */
+	os_copy(s->data, buf, edges->head, BASE_COPY_NONTEMPORAL);
 	os_copy(s->data + edges->head, (const char *)buf + bytes - edges->tail, edges->tail,
-		BASE_COPY_PLAIN);
+		BASE_COPY_NONTEMPORAL);
 	atomic_store_explicit(&s->reads, 0, memory_order_relaxed);
 	/* release: the data; partner: snapshot_copy */
 	atomic_store_explicit(&s->live, ++s->number, memory_order_release);
+	atomic_fetch_or_explicit(&directory_of(h, off)->live, 1ull << s->place,
+				 memory_order_release);
+	rate_end(out_ps, bytes, begin_ns);
 	return s;
+}
+
+struct snapshot *snapshot_offer(struct node_header *h, const void *buf, uint64_t bytes,
+				const struct message_edges *edges, bool is_posted)
+{
+	if ((is_posted && edges->head + edges->tail > SNAPSHOT_WHOLE_BYTES) ||
+	    !may_offer(h, (uintptr_t)buf, bytes, edges))
+		return NULL;
+	return snapshot_make(h, buf, bytes, edges, is_posted);
+}
+
+void snapshot_end(struct node_header *h, struct snapshot *s)
+{
+	struct backoff *b = class_of(s->bytes);
+	uint32_t skip = has_paid(h, s) ? 0 : backoff_longer(backoff_interval(b), 1, VAIN_MAX);
+
+	withdraw(h, s);
+	backoff_set(b, skip);
+	backoff_skip(b, skip);
 }
 
 int message_sent(struct snapshot *s, int rc)
 {
-	struct backoff *b;
-	uint32_t skip;
+	struct node_header *h = node_header_self();
 
-	if (!s)
-		return rc;
-	b = class_of(s->bytes);
-	skip = atomic_load_explicit(&s->reads, memory_order_relaxed) ? 0 :
-	       backoff_longer(backoff_interval(b), 1, UNREAD_MAX);
-	/* an error handler may have sent in this call: the place is free then, or another's */
-	if (atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
-		withdraw(s);
-	backoff_set(b, skip);
-	backoff_skip(b, skip);
+	/* an error handler may have sent in this call: the place is free then, or another's; a
+	 * forked child has no header */
+	if (s && h && atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
+		snapshot_end(h, s);
 	return rc;
 }

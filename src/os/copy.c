@@ -113,6 +113,11 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
 	}
 }
 
+void os_copy_vector(void *dst, const void *src, size_t bytes)
+{
+	os_arch_copy_vector(dst, src, bytes);
+}
+
 /* ---- rows -------------------------------------------------------------------------------- */
 
 /* The compiler makes moves of registers out of a copy of constant length. */

@@ -195,6 +195,9 @@ bool os_gpu_is_loaded(void);
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers
  * must not overlap. A later releasing store orders all stores, the non-temporal ones too. */
 void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
+/* Copies without string instructions, which libc's memcpy uses: these take up to seven times as
+ * long where another core has just written the source. */
+void os_copy_vector(void *dst, const void *src, size_t bytes);
 /* Copies `rows` rows of `bytes` bytes; strides: from the begin of a row to the next, in bytes. The
  * kernel is that of the whole transfer: short rows are copied in the way that suits their length.
  * Ordered as os_copy(). */

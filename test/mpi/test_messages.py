@@ -47,3 +47,18 @@ def test_messages_are_served_where_the_library_reads_them(get_mpi, tmp_path, nam
         else:
             assert counters['bytes_messages'] > 50 << 20
             assert counters['messages_repeated'] < 10
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('behaviour, sends', [('nonblocking_sends_in_all_ways', 540),
+                                              ('persistent_sends_of_16_kilobytes', 200)])
+def test_copies_of_nonblocking_sends_are_read_and_end(get_mpi, tmp_path, name, behaviour, sends):
+    """Without an end of each copy, no place would be left after some thirty of them. Copies are made only
+    where they are faster, which a busy machine may find now and then."""
+    mpi = get_mpi(name)
+    result = mpi.launch(2, mpi.build('messages.c'), behaviour,
+                        env={'SLUICE_STATS': str(tmp_path / 'stats')})
+    assert result.status == 0, result.explain()
+    for rank in range(2):
+        counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
+        assert counters['messages'] > 40

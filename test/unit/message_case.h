@@ -78,6 +78,15 @@ static inline bool is_mapped(const void *p, size_t bytes)
 	return is;
 }
 
+/* So that the copies of this process pay, whatever reads of this machine take. */
+static inline void price_kernel(uint32_t ps)
+{
+	struct node_header *h = node_header_self();
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(h->kernel_ps); i++)
+		atomic_store(&h->kernel_ps[i], ps);
+}
+
 static inline void tell(struct ranks *r, const void *p)
 {
 	atomic_store(&r->words[0], (uintptr_t)p);

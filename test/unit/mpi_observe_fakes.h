@@ -102,6 +102,7 @@ PASSED(Startall, (int n, void *r), (n, r))
 _Atomic uint32_t request_persistent_count;
 void comm_state_sync(MPI_Comm comm) { (void)comm; }
 int comm_state_find(MPI_Comm comm, struct comm_state **out) { return -1; }
+bool session_is_thread_multiple(void) { return false; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
  * at. */

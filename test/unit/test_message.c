@@ -253,7 +253,7 @@ static void buffers_earn_adoption(struct ranks *r)
 	if (r->rank == 0) {
 		p = pages(MIB);
 		for (int i = 0; i < 20; i++)
-			message_send(p, MIB, MIB);
+			message_send(p, MIB, MIB, MESSAGE_UNCOPIED);
 		CHECK(!region_overlaps((uintptr_t)p, (uintptr_t)p + MIB));
 		tell(r, p);
 	}
@@ -263,7 +263,7 @@ static void buffers_earn_adoption(struct ranks *r)
 		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, MIB), MIB);
 	ranks_barrier(r);
 	for (int i = 0; i < 10 && !r->rank; i++) {
-		message_send(p, MIB, MIB);
+		message_send(p, MIB, MIB, MESSAGE_UNCOPIED);
 		CHECK_EQ(region_overlaps((uintptr_t)p, (uintptr_t)p + MIB), i >= 3);
 	}
 	ranks_barrier(r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies that blocking sends offer: always the bytes of the message that is sent. */
+/* Copies that sends offer: always the bytes of the message that is sent. */
 #include <pthread.h>
 
 #include "message_case.h"
@@ -8,14 +8,11 @@
  * offered. */
 static bool send_and_read(struct ranks *r, char *p, char *mine, size_t bytes, uint8_t value)
 {
-	struct message_edges edges = { 0 };
 	struct snapshot *s = NULL;
 
 	if (!r->rank) {
 		memset(p, value, bytes);
-		edges = message_send(p, bytes, bytes);
-		if (message_may_offer(p, bytes, &edges))
-			s = message_offer(p, bytes, &edges);
+		s = message_send(p, bytes, bytes, MESSAGE_BLOCKING);
 	}
 	ranks_barrier(r);
 	if (r->rank) {
@@ -27,8 +24,10 @@ static bool send_and_read(struct ranks *r, char *p, char *mine, size_t bytes, ui
 		CHECK_EQ(mine[bytes], 0);
 	}
 	ranks_barrier(r);
-	if (!r->rank)
+	if (!r->rank) {
+		price_kernel(UINT32_MAX);
 		CHECK_EQ(message_sent(s, 7), 7);
+	}
 	return s;
 }
 
@@ -101,14 +100,11 @@ UNIT_TEST(the_edges_of_a_region_are_offered)
  * message, and rank 1 gets twos. */
 static void leave_a_send(struct ranks *r, char *p, char *mine, uint64_t used)
 {
-	struct message_edges edges;
-
 	if (!r->rank) {
 		memset(p, 1, 60000);
-		edges = message_send(p, 60000, 60000);
-		CHECK(message_offer(p, 60000, &edges));
+		CHECK(message_send(p, 60000, 60000, MESSAGE_BLOCKING));
 		memset(p, 2, 60000);
-		message_send(p + 20000, 60000, used);
+		message_send(p + 20000, 60000, used, MESSAGE_UNCOPIED);
 	}
 	ranks_barrier(r);
 	if (r->rank) {
@@ -122,8 +118,8 @@ static void leave_a_send(struct ranks *r, char *p, char *mine, uint64_t used)
  * copy. Sends that nobody reads offer fewer and fewer copies. */
 static void copies_are_forgotten(struct ranks *r)
 {
-	struct message_edges edges;
 	char *p = NULL, *mine = pages(MIB);
+	struct snapshot *s;
 	int offers = 0;
 
 	announce(r);
@@ -135,11 +131,9 @@ static void copies_are_forgotten(struct ranks *r)
 	leave_a_send(r, p, mine, 60000);
 	leave_a_send(r, p, mine, 30000); /* a type with gaps */
 	for (int i = 0; i < 1000 && !r->rank; i++) {
-		edges = message_send(p, 60000, 60000);
-		if (message_may_offer(p, 60000, &edges)) {
-			message_sent(message_offer(p, 60000, &edges), 0);
-			offers++;
-		}
+		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+		message_sent(s, 0);
+		offers += s != NULL;
 	}
 	CHECK(offers < 12);
 	ranks_barrier(r);
@@ -153,14 +147,17 @@ UNIT_TEST(copies_of_calls_that_never_ended_are_withdrawn)
 /* Offers a copy of the message in a thread of its own, which ends in its send. */
 static void *offer_in_thread(void *p)
 {
-	return message_offer(p, 60000, &(struct message_edges){ 60000, 0 });
+	struct snapshot *s = NULL;
+
+	while (!s) /* the copy before it was in vain */
+		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+	return s;
 }
 
 /* An error handler of a send sends, too. The end of the outer call withdraws no copy that another
  * thread has offered meanwhile. */
 static void sends_are_nested(struct ranks *r)
 {
-	struct message_edges edges = { 60000, 0 };
 	char *p = NULL, *mine = pages(MIB);
 	struct snapshot *outer, *inner;
 	pthread_t thread;
@@ -170,11 +167,11 @@ static void sends_are_nested(struct ranks *r)
 		tell(r, pages(MIB));
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
-	send_and_read(r, p, mine, 60000, 1);
+	for (int i = 0; i < 3; i++)
+		send_and_read(r, p + 60000 * i, mine, 60000, 1);
 	if (!r->rank) {
-		outer = message_offer(p + 60000, 60000, &edges);
-		message_send(p + 120000, 60000, 60000);
-		inner = message_offer(p + 120000, 60000, &edges);
+		outer = message_send(p + 60000, 60000, 60000, MESSAGE_BLOCKING);
+		inner = message_send(p + 120000, 60000, 60000, MESSAGE_BLOCKING);
 		CHECK(outer && inner == outer);
 		message_sent(inner, 0);
 		CHECK_EQ(pthread_create(&thread, NULL, offer_in_thread, p), 0);
@@ -199,8 +196,8 @@ UNIT_TEST(the_end_of_a_send_withdraws_only_its_own_copy)
 /* A reader that meets copies that change gets each message whole, or what memory holds. */
 static void copies_change(struct ranks *r)
 {
-	struct message_edges edges = { 60000, 0 };
 	char *p = NULL, *mine = pages(MIB);
+	int offers = 0;
 
 	announce(r);
 	if (!r->rank) {
@@ -210,19 +207,26 @@ static void copies_change(struct ranks *r)
 	}
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 0);
 	for (int i = 0; i < 3000 && !r->rank; i++) {
+		uint64_t reads = atomic_load(&r->words[2]);
 		struct snapshot *s;
 
 		memset(p, i % 100, 60000);
-		s = message_offer(p, 60000, &edges);
-		CHECK(s);
+		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+		offers += s != NULL;
 		atomic_store(&r->words[1], (uint64_t)i);
+		for (int k = 0; k < i % 4 * 100000 && atomic_load(&r->words[2]) < reads + 2; k++)
+			os_cpu_relax();
+		price_kernel(UINT32_MAX);
 		message_sent(s, 0);
 		if (atomic_load(&r->words[2]) > 500)
 			break;
 	}
-	if (!r->rank)
+	if (!r->rank) {
+		CHECK(offers > 20);
 		atomic_store(&r->words[3], 1);
+	}
 	while (r->rank && !atomic_load(&r->words[3])) {
 		uint64_t before = atomic_load(&r->words[1]), after;
 		int behind, range;
@@ -243,4 +247,147 @@ static void copies_change(struct ranks *r)
 UNIT_TEST(a_copy_that_changes_while_it_is_read_gives_no_other_bytes)
 {
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_change, NULL);
+}
+
+/* A kernel that reads faster than copies are made and read has the messages, but for a try now and
+ * then. */
+static void copies_cost_more(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+	int offers = 0;
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 1);
+	for (int i = 0; i < 200; i++) {
+		struct snapshot *s = NULL;
+
+		if (!r->rank) {
+			s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+			offers += s != NULL;
+		}
+		ranks_barrier(r);
+		if (r->rank)
+			CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
+		ranks_barrier(r);
+		if (!r->rank)
+			price_kernel(1);
+		message_sent(s, 0);
+	}
+	CHECK(offers < 20);
+	CHECK(r->rank || offers > 2);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(copies_are_offered_only_where_they_pay)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_cost_more, NULL);
+}
+
+/* ---- nonblocking sends ------------------------------------------------------------------- */
+
+enum { REQUEST = 4711 };
+
+/* Rank 1 reads the message. Returns: how often it needed the kernel. */
+static int read_sent(struct ranks *r, const char *p, char *mine, uint8_t value)
+{
+	ranks_barrier(r);
+	if (r->rank) {
+		real_calls = 0;
+		memset(mine, 0, 60000);
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
+		for (size_t i = 0; i < 60000; i++)
+			CHECK_EQ((uint8_t)mine[i], value);
+	}
+	ranks_barrier(r);
+	return real_calls;
+}
+
+/* Starts a send of memory that peers have read before. */
+static void post(char *p, uint8_t value, bool is_persistent)
+{
+	struct snapshot *s;
+
+	memset(p, value, 60000);
+	s = message_send(p, 60000, 60000, MESSAGE_POSTED);
+	CHECK(s);
+	message_posted(s, REQUEST, is_persistent);
+	CHECK(message_has_posted());
+}
+
+/* A copy is there while the request is in the list that the program gives to a call, and gone once
+ * the request has left it. A persistent one stays in the list. */
+static void posted_sends_offer_copies(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+	uint64_t listed;
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 1);
+	for (uint8_t i = 2; i < 8; i++) {
+		if (!r->rank)
+			post(p, i, i % 2);
+		CHECK_EQ(read_sent(r, p, mine, i), 0);
+		listed = message_listed(REQUEST);
+		CHECK_EQ(message_listed(REQUEST + 1), 0);
+		if (!r->rank && !(i % 2)) {
+			CHECK(!message_completed(listed, listed));
+			CHECK(message_has_posted());
+		}
+		if (!(i % 2))
+			CHECK_EQ(read_sent(r, p, mine, i), 0);
+		if (!r->rank) {
+			price_kernel(UINT32_MAX);
+			CHECK(message_completed(listed, i % 2 ? listed : 0));
+			CHECK(!message_has_posted());
+			memset(p, 99, 60000);
+		}
+		CHECK_EQ(read_sent(r, p, mine, 99), r->rank);
+	}
+}
+
+UNIT_TEST(a_nonblocking_send_offers_a_copy_until_its_request_is_complete)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), posted_sends_offer_copies, NULL);
+}
+
+/* The end of the job withdraws what is left, and frees the places. */
+static void posted_sends_are_many(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 1);
+	for (int round = 0; round < 3 && !r->rank; round++) {
+		struct snapshot *s = NULL;
+		int n = 0;
+
+		while (n < 100 && (s = message_send(p + 512 * n, 512 + 8192, 512 + 8192,
+						    MESSAGE_POSTED)))
+			message_posted(s, REQUEST + (uintptr_t)n++, false);
+		CHECK(n >= 4 && n <= 32);
+		CHECK(message_end());
+		CHECK(!message_has_posted());
+		CHECK(!message_end());
+		message_begin();
+		for (int i = 0; i < 2000; i++) /* these copies were in vain */
+			message_send(p, 10000, 10000, MESSAGE_BLOCKING);
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(nonblocking_sends_that_never_end_leave_no_copy)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), posted_sends_are_many, NULL);
 }

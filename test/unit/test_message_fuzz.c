@@ -3,6 +3,7 @@
  * own call with the same arguments. */
 #include <errno.h>
 
+#include "message/private.h"
 #include "message_case.h"
 
 enum { PAGE = 4096, SPAN = 3 * MIB, LAYOUTS = 24, CALLS = 80, VECTORS = 64 };
@@ -86,7 +87,7 @@ static char *place_send(struct owner *o, uint64_t *out_bytes)
 	}
 }
 
-/* Blocking sends that are under way, of private memory and of regions with their edges. */
+/* Sends that are under way, of private memory and of regions with their edges. */
 static void begin_sends(struct ranks *r, struct owner *o)
 {
 	for (int i = 0; i < SENDS; i++) {
@@ -99,7 +100,8 @@ static void begin_sends(struct ranks *r, struct owner *o)
 		if (d.flags & REGION_DESC_MAPPED)
 			edges = (struct message_edges){ d.head, d.tail };
 		region_release(&d);
-		o->sends[i] = message_offer(at, bytes, &edges);
+		o->sends[i] = snapshot_make(node_header_self(), at, bytes, &edges,
+					    edges.head + edges.tail <= SNAPSHOT_WHOLE_BYTES);
 		CHECK(o->sends[i]);
 		atomic_store(&r->words[1 + 2 * i], (uintptr_t)at);
 		atomic_store(&r->words[2 + 2 * i], bytes);
@@ -109,7 +111,7 @@ static void begin_sends(struct ranks *r, struct owner *o)
 static void end_sends(struct owner *o)
 {
 	for (int i = 0; i < SENDS; i++)
-		message_sent(o->sends[i], 0);
+		snapshot_end(node_header_self(), o->sends[i]);
 }
 
 /* ---- the reader ---------------------------------------------------------------------------- */

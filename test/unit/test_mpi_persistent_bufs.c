@@ -22,21 +22,22 @@ UNIT_TEST(requests_are_found_whatever_came_and_went)
 		handles[i] = ((uintptr_t)pick(0, 1 << 30) << 12) + (uintptr_t)i;
 	for (int i = 0; i < 200000; i++) {
 		uintptr_t handle = (uintptr_t)pick(0, HANDLES - 1), start = 0;
-		uint64_t bytes;
+		uint64_t bytes, sent = 0;
 
 		switch (pick(0, 3)) {
 		case 0:
 			known[handle] = (uintptr_t)i + 1;
-			persistent_buf_set(handles[handle], known[handle], 1);
+			persistent_buf_set(handles[handle], known[handle], 1, known[handle] / 2);
 			break;
 		case 1:
 			known[handle] = 0;
 			persistent_buf_drop(handles[handle]);
 			break;
 		default:
-			CHECK_EQ(persistent_buf_get(handles[handle], &start, &bytes),
+			CHECK_EQ(persistent_buf_get(handles[handle], &start, &bytes, &sent),
 				 known[handle] != 0);
 			CHECK(start == known[handle]);
+			CHECK_EQ(sent, known[handle] / 2);
 		}
 	}
 	for (uintptr_t handle = 0; handle < HANDLES; handle++)

@@ -89,6 +89,7 @@ struct abi {
 	MPI_Comm comm_null, comm_world, comm_self;
 	MPI_Datatype datatype_null, byte;
 	MPI_Op op_null, bor;
+	MPI_Request request_null;
 	MPI_Status *status_ignore;
 	/* Length of a status and indexes of its members, in ints. */
 	int status_ints, status_source, status_tag, status_error;

@@ -18,6 +18,7 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.datatype_null = ABI_DATATYPE_NULL,
 		.byte = ABI_BYTE,
 		.op_null = ABI_OP_NULL,
+		.request_null = ABI_REQUEST_NULL,
 		.bor = ABI_BOR,
 		.status_ignore = ABI_STATUS_IGNORE,
 		.status_ints = ABI_STATUS_INTS,

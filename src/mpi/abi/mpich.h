@@ -106,5 +106,6 @@ typedef void MPI_Status;
 
 #define ABI_BOR     ((MPI_Op)0x58000008)
 #define ABI_OP_NULL ((MPI_Op)0x18000000)
+#define ABI_REQUEST_NULL ((MPI_Request)0x2c000000)
 
 #endif

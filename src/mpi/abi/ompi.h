@@ -32,6 +32,7 @@ typedef void MPI_Status;
 	X(comm_self, "ompi_mpi_comm_self")             \
 	X(datatype_null, "ompi_mpi_datatype_null")     \
 	X(op_null, "ompi_mpi_op_null")                 \
+	X(request_null, "ompi_request_null")           \
 	X(bor, "ompi_mpi_op_bor")                      \
 	X(byte, "ompi_mpi_byte")
 
@@ -122,5 +123,6 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 
 #define ABI_BOR     ((MPI_Op)abi_ompi_symbols.bor)
 #define ABI_OP_NULL ((MPI_Op)abi_ompi_symbols.op_null)
+#define ABI_REQUEST_NULL ((MPI_Request)abi_ompi_symbols.request_null)
 
 #endif

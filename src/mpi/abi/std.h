@@ -102,5 +102,6 @@ typedef void MPI_Status;
 
 #define ABI_BOR     ((MPI_Op)0x29)
 #define ABI_OP_NULL ((MPI_Op)0x20)
+#define ABI_REQUEST_NULL ((MPI_Request)0x180)
 
 #endif

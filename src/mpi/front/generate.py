@@ -113,6 +113,8 @@ def callee(function, by_name):
 
 # These return when nobody reads the message any more, and do not receive into its memory.
 BLOCKING_SEND = re.compile(r'(Send|Ssend|Rsend|Sendrecv)(_c)?$')
+# The requests of these end with the message.
+POSTED_SEND = re.compile(r'(Isend|Issend|Irsend)(_c)?$')
 
 
 def send_body(f, call):
@@ -129,6 +131,10 @@ def send_body(f, call):
         lines += ['\t\tstruct snapshot *snapshot = observe_blocking_send('
                   f'{", ".join(sends[0].args)}, dest, {tag}, comm);',
                   f'\t\treturn message_sent(snapshot, HOST_CALL({call}));', '\t}']
+    elif POSTED_SEND.match(f.name):
+        lines += ['\t\tstruct snapshot *snapshot = observe_posted_send('
+                  f'{", ".join(sends[0].args)}, dest);',
+                  f'\t\treturn observe_posted(snapshot, HOST_CALL({call}), request);', '\t}']
     else:
         lines += ['\t' + line for t in sends for line in observation(t)]
         lines += [f'\t\treturn HOST_CALL({call});', '\t}']
@@ -171,24 +177,42 @@ def held_body(f, call):
     if f.terms:
         lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
                   '\t}']
-    return lines + [f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
+    call = f'HOST_CALL({waited(f, f"request_{f.name}({f.passed})")})'
+    requests = requests_of(f)
+    if f.name.startswith(('Wait', 'Test')):
+        lines = [f'\tuint64_t sends = observe_listed({requests});', '', *lines]
+        call = f'observe_completed(sends, {requests}, {call})'
+    else:
+        lines.append(f'\tobserve_ending({requests});')
+    return [*lines, f'\treturn {call};']
+
+
+def requests_of(f):
+    """Number and address of the requests that a function names."""
+    p = next(p for p in f.parameters if 'MPI_Request' in p.type)
+    if p.array:
+        return f'{f.parameters[0].name}, {p.name}'
+    return f'1, {p.name}' if p.type.endswith('*') else f'1, &{p.name}'
 
 
 def keep_body(f, call):
     at = ', '.join(f.terms[0].args)
+    is_sent = 'true' if f.name.startswith(('Send_', 'Ssend_', 'Rsend_')) else 'false'
     return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)',
-            f'\t\tobserve_keep(request, {at});',
+            f'\t\tobserve_keep(request, {is_sent}, {at});',
             '\treturn rc;']
 
 
 def begin_body(f, call):
     lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
-             *['\t' + line for t in f.terms for line in observation(t)], '\t}']
-    return lines + [f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
+             *['\t' + line for t in f.terms for line in observation(t)], '\t}',
+             f'\tobserve_starting({requests_of(f)});']
+    call = waited(f, f'request_{f.name}({f.passed})')
+    return lines + [f'\treturn observe_started({requests_of(f)}, HOST_CALL({call}));']
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(request);',
+    return ['\tif (request) {', '\t\tobserve_ending(1, request);', '\t\tobserve_drop(request);', '\t}',
             f'\treturn HOST_CALL({waited(f, f"request_{f.name}({f.passed})")});']
 
 

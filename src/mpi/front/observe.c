@@ -184,11 +184,12 @@ void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_
 
 /* ---- requests, windows ------------------------------------------------------------------- */
 
-static void observe_keep(const void *request, const void *at, MPI_Count count,
+static void observe_keep(const void *request, bool is_sent, const void *at, MPI_Count count,
 			 MPI_Datatype datatype)
 {
 	uintptr_t handle = (uintptr_t)abi_handle_get(request, 0);
 	struct range range = { 0 };
+	MPI_Count size = 0;
 
 	if (!rt_is_on())
 		return;
@@ -196,35 +197,31 @@ static void observe_keep(const void *request, const void *at, MPI_Count count,
 	if (range.is_unknown)
 		persistent_buf_drop(handle);
 	else
-		persistent_buf_set(handle, range.lo, range.hi - range.lo);
+		persistent_buf_set(handle, range.lo, range.hi - range.lo,
+				   is_sent && !host.Type_size_x(datatype, &size) ?
+					   (uint64_t)size * (uint64_t)count : 0);
 }
 
-/* Elements that the host MPI may let peers read where they lie. Returns: bytes of the message, if
- * that has no gaps and may be offered. */
-static uint64_t send_elements(const void *at, MPI_Count count, MPI_Datatype datatype,
-			      const void **out_buf, struct message_edges *out)
+/* Elements that the host MPI may let peers read where they lie. Returns: NULL or the copy that is
+ * offered. */
+static struct snapshot *send_elements(const void *at, MPI_Count count, MPI_Datatype datatype,
+				      enum message_copy copy)
 {
 	struct range range = { 0 };
-	uint64_t bytes;
 	MPI_Count size;
 
 	if (message_gate == UINT64_MAX)
-		return 0;
+		return NULL;
 	add_buf(&range, at, count, datatype);
 	if (range.lo >= range.hi || range.is_unknown || host.Type_size_x(datatype, &size))
-		return 0;
-	bytes = range.hi - range.lo;
-	*out_buf = (const void *)range.lo;
-	*out = message_send(*out_buf, bytes, (uint64_t)size * (uint64_t)count);
-	return out->head + out->tail ? bytes : 0;
+		return NULL;
+	return message_send((const void *)range.lo, range.hi - range.lo,
+			    (uint64_t)size * (uint64_t)count, copy);
 }
 
 static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
 {
-	struct message_edges edges;
-	const void *buf;
-
-	send_elements(at, count, datatype, &buf, &edges);
+	send_elements(at, count, datatype, MESSAGE_UNCOPIED);
 }
 
 #define TAG_MAX 32767 /* every MPI permits it */
@@ -235,16 +232,104 @@ static struct snapshot *observe_blocking_send(const void *at, MPI_Count count,
 					      MPI_Datatype datatype, int dest, int tag,
 					      MPI_Comm comm)
 {
-	struct message_edges edges;
 	struct comm_state *cs;
-	const void *buf;
-	uint64_t bytes = send_elements(at, count, datatype, &buf, &edges);
+	bool is_right = dest >= 0 && tag >= 0 && tag <= TAG_MAX && !comm_state_find(comm, &cs) &&
+			!cs->is_inter && dest < cs->size;
 
-	if (!bytes || dest < 0 || tag < 0 || tag > TAG_MAX ||
-	    !message_may_offer(buf, bytes, &edges) || comm_state_find(comm, &cs) ||
-	    cs->is_inter || dest >= cs->size)
-		return NULL;
-	return message_offer(buf, bytes, &edges);
+	return send_elements(at, count, datatype, is_right ? MESSAGE_BLOCKING : MESSAGE_UNCOPIED);
+}
+
+/* ---- nonblocking sends ------------------------------------------------------------------- */
+
+static struct snapshot *observe_posted_send(const void *at, MPI_Count count,
+					    MPI_Datatype datatype, int dest)
+{
+	return send_elements(at, count, datatype,
+			     dest >= 0 && !session_is_thread_multiple() ? MESSAGE_POSTED :
+									  MESSAGE_UNCOPIED);
+}
+
+static void posted(struct snapshot *s, uintptr_t handle, bool is_persistent)
+{
+	if (!message_has_posted())
+		rt_intercept_ref();
+	message_posted(s, handle, is_persistent);
+}
+
+/* The host MPI has started a send. Returns: rc. */
+static int observe_posted(struct snapshot *s, int rc, const void *request)
+{
+	void *handle = s && !rc ? abi_handle_get(request, 0) : NULL;
+
+	if (!s)
+		return rc;
+	if (rc || handle == (void *)abi.request_null) { /* it has failed, or is complete */
+		message_not_posted(s);
+		return rc;
+	}
+	posted(s, (uintptr_t)handle, false);
+	return rc;
+}
+
+static uint64_t listed(int count, const void *requests)
+{
+	uint64_t found = 0;
+
+	for (int i = 0; requests && i < count; i++)
+		found |= message_listed((uintptr_t)abi_handle_get(requests, i));
+	return found;
+}
+
+/* A call begins that may complete these requests. Returns: their sends. */
+static uint64_t observe_listed(int count, const void *requests)
+{
+	return message_has_posted() ? listed(count, requests) : 0;
+}
+
+/* It has ended. Returns: rc. */
+static int observe_completed(uint64_t sends, int count, const void *requests, int rc)
+{
+	if (base_unlikely(sends) &&
+	    message_completed(sends, rc ? 0 : listed(count, requests)))
+		rt_intercept_unref();
+	return rc;
+}
+
+/* A call begins that ends these requests, or tells whether they are complete. */
+static void observe_ending(int count, const void *requests)
+{
+	uint64_t sends = observe_listed(count, requests);
+
+	if (base_unlikely(sends) && message_completed(sends, 0))
+		rt_intercept_unref();
+}
+
+/* The program is about to start persistent requests. */
+static void observe_starting(int n, const void *requests)
+{
+	bool may_copy = !session_is_thread_multiple();
+	uint64_t bytes, sent;
+	struct snapshot *s;
+	uintptr_t start;
+
+	for (int i = 0; i < n && requests && message_gate != UINT64_MAX; i++) {
+		uintptr_t handle = (uintptr_t)abi_handle_get(requests, i);
+
+		if (!persistent_buf_get(handle, &start, &bytes, &sent) || sent < message_gate)
+			continue;
+		s = message_send((const void *)start, bytes, sent,
+				 may_copy ? MESSAGE_POSTED : MESSAGE_UNCOPIED);
+		if (s)
+			posted(s, handle, true);
+	}
+}
+
+/* It has started them. Returns: rc. */
+static int observe_started(int n, const void *requests, int rc)
+{
+	if (rc)
+		observe_ending(n, requests);
+	return rc;
 }
 
 static void observe_drop(const void *request)
@@ -255,11 +340,11 @@ static void observe_drop(const void *request)
 static void observe_start(int n, const void *requests)
 {
 	uintptr_t start;
-	uint64_t bytes;
+	uint64_t bytes, sent;
 
 	for (int i = 0; i < n; i++) {
 		if (!requests || !persistent_buf_get((uintptr_t)abi_handle_get(requests, i), &start,
-						     &bytes)) {
+						     &bytes, &sent)) {
 			rt_complete_all();
 			return;
 		}

@@ -166,7 +166,7 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 	r->state = request_next_state(r->state, REQUEST_PREPARE);
 	comm_state_ref(r->op.cs);
 	request_enter(r);
-	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* each start completes its buffers */
+	persistent_buf_set((uintptr_t)r->handle, 0, 0, 0); /* each start completes its buffers */
 	atomic_fetch_add_explicit(&request_persistent_count, 1, memory_order_relaxed);
 	abi_handle_set(request, 0, r->handle);
 	return true;

@@ -13,7 +13,7 @@ enum { LEAST = 64 }; /* a power of two */
 struct entry {
 	uintptr_t request;
 	uintptr_t start;
-	uint64_t bytes;
+	uint64_t bytes, sent;
 	bool is_used;
 };
 
@@ -62,7 +62,7 @@ static bool grow_locked(void)
 	return true;
 }
 
-void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes)
+void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes, uint64_t sent)
 {
 	struct entry *e;
 
@@ -75,7 +75,7 @@ void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes)
 		atomic_fetch_add_explicit(&table.n, 1, memory_order_relaxed);
 	}
 	if (e)
-		*e = (struct entry){ request, start, bytes, true };
+		*e = (struct entry){ request, start, bytes, sent, true };
 	pthread_mutex_unlock(&table.lock);
 }
 
@@ -110,7 +110,7 @@ void persistent_buf_drop(uintptr_t request)
 	pthread_mutex_unlock(&table.lock);
 }
 
-bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
+bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes, uint64_t *sent)
 {
 	struct entry *e;
 	bool found;
@@ -121,6 +121,7 @@ bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
 	if (found) {
 		*start = e->start;
 		*bytes = e->bytes;
+		*sent = e->sent;
 	}
 	pthread_mutex_unlock(&table.lock);
 	return found;

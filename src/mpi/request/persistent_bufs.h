@@ -7,8 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes);
+/* sent: bytes of the message that each start sends from the buffer; 0: it sends none, or copies it
+ * first. */
+void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes, uint64_t sent);
 void persistent_buf_drop(uintptr_t request);
-bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
+bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes, uint64_t *sent);
 
 #endif

@@ -248,7 +248,8 @@ bool rt_start(int world_rank, int world_size)
 
 void rt_stop(void)
 {
-	message_end();
+	if (message_end())
+		rt_intercept_unref();
 	if (!rt_is_on()) {
 		trace_stop();
 		return;

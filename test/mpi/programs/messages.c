@@ -98,6 +98,93 @@ BEHAVIOUR(all_kinds_of_sends, 2)
 	free(recv);
 }
 
+/* ---- nonblocking sends: each call that tells of their end ---------------------------------- */
+
+static void finish(int kind, MPI_Request *r)
+{
+	int flag = 0, n = 0, at[2];
+
+	switch (kind) {
+	case 0: MPI_Wait(&r[0], MPI_STATUS_IGNORE); break;
+	case 1: MPI_Waitany(2, r, &n, MPI_STATUS_IGNORE); break;
+	case 2: MPI_Waitsome(2, r, &n, at, MPI_STATUSES_IGNORE); break;
+	case 3: MPI_Waitall(2, r, MPI_STATUSES_IGNORE); break;
+	case 4:
+		while (!flag)
+			MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
+		break;
+	case 5:
+		while (!flag)
+			MPI_Testany(2, r, &n, &flag, MPI_STATUS_IGNORE);
+		break;
+	case 6:
+		while (!n)
+			MPI_Testsome(2, r, &n, at, MPI_STATUSES_IGNORE);
+		break;
+	case 7:
+		while (!flag)
+			MPI_Testall(2, r, &flag, MPI_STATUSES_IGNORE);
+		break;
+	case 8:
+		while (!flag)
+			MPI_Request_get_status(r[0], &flag, MPI_STATUS_IGNORE);
+		break;
+	case 9: MPI_Request_free(&r[0]); break; /* the answer tells of the end */
+	}
+}
+
+/* r[0]: a send of 16 KiB. Its buffer changes as soon as it is complete. */
+BEHAVIOUR(nonblocking_sends_in_all_ways, 2)
+{
+	enum { BYTES = 16 * KIB, KINDS = 10, TIMES = 60 };
+	char *send = check_alloc(BYTES), *recv = check_alloc(BYTES);
+	int peer = partner();
+
+	for (int i = 0; i < KINDS * TIMES && peer != MPI_PROC_NULL; i++) {
+		MPI_Request r[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL }, in;
+
+		MPI_Irecv(recv, BYTES, MPI_BYTE, peer, i, MPI_COMM_WORLD, &in);
+		check_fill(send, BYTES, check_seed(i, rank));
+		MPI_Isend(send, BYTES, MPI_BYTE, peer, i, MPI_COMM_WORLD, &r[0]);
+		finish(i % KINDS, r);
+		if (i % KINDS == 9) {
+			MPI_Wait(&in, MPI_STATUS_IGNORE);
+			check_same(recv, BYTES, check_seed(i, peer), "message");
+			MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, 999, NULL, 0, MPI_BYTE, peer, 999,
+				     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			continue;
+		}
+		memset(send, 0xaa, BYTES);
+		MPI_Wait(&in, MPI_STATUS_IGNORE);
+		check_same(recv, BYTES, check_seed(i, peer), "message");
+		MPI_Wait(&r[0], MPI_STATUS_IGNORE);
+	}
+	free(send);
+	free(recv);
+}
+
+BEHAVIOUR(persistent_sends_of_16_kilobytes, 2)
+{
+	enum { BYTES = 16 * KIB, TIMES = 200 };
+	char *send = check_alloc(BYTES), *recv = check_alloc(BYTES);
+	int peer = partner();
+	MPI_Request r[2];
+
+	MPI_Recv_init(recv, BYTES, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &r[0]);
+	MPI_Send_init(send, BYTES, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &r[1]);
+	for (int i = 0; i < TIMES && peer != MPI_PROC_NULL; i++) {
+		check_fill(send, BYTES, check_seed(i, rank));
+		MPI_Startall(2, r);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+		memset(send, 0xaa, BYTES);
+		check_same(recv, BYTES, check_seed(i, peer), "message");
+	}
+	MPI_Request_free(&r[0]);
+	MPI_Request_free(&r[1]);
+	free(send);
+	free(recv);
+}
+
 BEHAVIOUR(sixteen_messages_at_once, 2)
 {
 	enum { AT_ONCE = 16 };
@@ -252,6 +339,115 @@ BEHAVIOUR(forks_under_way, 2)
 			EXPECT(!system("true"));
 		if (i == 2)
 			i = ROUNDS - 3;
+	}
+	free(send);
+	free(recv);
+}
+
+/* ---- random messages ---------------------------------------------------------------------- */
+
+enum { SLOTS = 8, SLOT = 512 * KIB };
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+static long number_of(const char *name, long otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? atol(text) : otherwise;
+}
+
+static size_t some_bytes(uint64_t *state)
+{
+	static const size_t sizes[] = { 1, 4096, 8192, 16384, 65536, 65537, 262144, SLOT };
+	size_t most = sizes[next_random(state) % (sizeof sizes / sizeof sizes[0])];
+
+	return next_random(state) % 2 ? most : 1 + next_random(state) % most;
+}
+
+static int start_send(uint64_t kind, char *p, size_t bytes, int to, int tag, MPI_Request *r)
+{
+	switch (kind % 4) {
+	case 0: return MPI_Issend(p, (int)bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, r);
+	case 1:
+		MPI_Ssend_init(p, (int)bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, r);
+		return MPI_Start(r);
+	default: return MPI_Isend(p, (int)bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, r);
+	}
+}
+
+/* Ends any of the sends, or all; a persistent one is freed. Returns: how many are left. */
+static int end_sends(uint64_t how, MPI_Request *r, const bool *persistent)
+{
+	int at[SLOTS], n = 0, left = 0;
+
+	if (how % 4 == 0)
+		MPI_Waitany(SLOTS, r, at, MPI_STATUS_IGNORE), n = at[0] != MPI_UNDEFINED;
+	else if (how % 4 == 1)
+		MPI_Waitsome(SLOTS, r, &n, at, MPI_STATUSES_IGNORE);
+	else if (how % 4 == 2)
+		MPI_Testsome(SLOTS, r, &n, at, MPI_STATUSES_IGNORE);
+	else
+		MPI_Waitall(SLOTS, r, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < SLOTS; i++) {
+		bool ended = how % 4 == 3;
+
+		for (int k = 0; k < n && n != MPI_UNDEFINED; k++)
+			ended |= at[k] == i;
+		if (ended && persistent[i] && r[i] != MPI_REQUEST_NULL)
+			MPI_Request_free(&r[i]);
+		left += r[i] != MPI_REQUEST_NULL;
+	}
+	return left;
+}
+
+/* Rounds of up to 8 nonblocking messages each way, of all sizes, from buffers that are overwritten
+ * as soon as they are sent and now and then freed; collectives in between. Both ranks of a pair
+ * draw the same numbers. */
+BEHAVIOUR(random_messages, 2)
+{
+	uint64_t state = (uint64_t)number_of("HARNESS_SEED", 1) * 77 + (uint64_t)(rank / 2);
+	long steps = number_of("HARNESS_STEPS", 150);
+	char *send = check_alloc(SLOTS * SLOT), *recv = check_alloc(SLOTS * SLOT);
+	int peer = partner();
+
+	for (long step = 0; step < steps; step++) {
+		MPI_Request in[SLOTS], out[SLOTS];
+		size_t bytes[SLOTS] = { 0 };
+		bool persistent[SLOTS] = { false };
+		int n = 1 + (int)(next_random(&state) % SLOTS), value = rank, sum = 0;
+		uint64_t how;
+
+		for (int i = 0; i < SLOTS; i++)
+			in[i] = out[i] = MPI_REQUEST_NULL;
+		for (int i = 0; i < n && peer != MPI_PROC_NULL; i++) {
+			uint64_t kind = next_random(&state);
+
+			bytes[i] = some_bytes(&state);
+			persistent[i] = kind % 4 == 1;
+			check_fill(send + i * SLOT, bytes[i], check_seed(step * SLOTS + i, rank));
+			MPI_Irecv(recv + i * SLOT, SLOT, MPI_BYTE, peer, i, MPI_COMM_WORLD, &in[i]);
+			start_send(kind, send + i * SLOT, bytes[i], peer, i, &out[i]);
+		}
+		how = next_random(&state);
+		MPI_Waitall(SLOTS, in, MPI_STATUSES_IGNORE);
+		while (end_sends(how, out, persistent))
+			how += how % 4 == 2;
+		memset(send, 0xaa, (size_t)n * SLOT);
+		for (int i = 0; i < n && peer != MPI_PROC_NULL; i++)
+			check_same(recv + i * SLOT, bytes[i], check_seed(step * SLOTS + i, peer),
+				   "random message");
+		if (next_random(&state) % 16 == 0) {
+			free(send);
+			send = check_alloc(SLOTS * SLOT);
+		}
+		if (step % 8 == 0)
+			MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		EXPECT(step % 8 || sum == size * (size - 1) / 2);
 	}
 	free(send);
 	free(recv);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Times of messages by length: what the kernel needs, and what copies take at both ends. */
+#include "message/private.h"
+#include "node/node.h"
+#include "os/os.h"
+
+enum { TIMED_EACH = 4, RATE_PS_MAX = 4000, NOISE = 4 };
+
+int rate_class(uint64_t bytes)
+{
+	int log2 = 63 - __builtin_clzll(bytes | 1) - NODE_CLASS_MIN_LOG2;
+
+	return log2 < 0 ? 0 : log2 < RATE_CLASSES ? log2 : RATE_CLASSES - 1;
+}
+
+uint64_t rate_begin(void)
+{
+	static _Atomic uint32_t messages;
+	uint32_t n = atomic_load_explicit(&messages, memory_order_relaxed);
+
+	atomic_store_explicit(&messages, n + 1, memory_order_relaxed); /* a hint */
+	return n % TIMED_EACH ? 0 : os_now_ns();
+}
+
+void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns)
+{
+	_Atomic uint32_t *rate = &rates[rate_class(bytes)];
+	uint64_t old = atomic_load_explicit(rate, memory_order_relaxed), now, apart;
+
+	if (!begin_ns)
+		return;
+	/* a thread may lose its CPU meanwhile */
+	now = base_min_u64((os_now_ns() - begin_ns) * 1000 / bytes,
+			   old ? 4 * old : RATE_PS_MAX);
+	apart = now > old ? now - old : old - now;
+	if (old && apart < old / NOISE)
+		return;
+	now = old ? (old + now) / 2 : now;
+	atomic_store_explicit(rate, (uint32_t)base_max_u64(now, 1), memory_order_relaxed);
+}
