@@ -34,7 +34,8 @@ def test_hundred_thousand_buffers(name, way, runner, with_sluice):
                  env={**WAYS[way], 'HARNESS_BUFFERS': '100000'})
 
 
-@pytest.mark.parametrize('behaviour', ['large_type', 'large_count', 'large_gather', 'large_alltoallv'])
+@pytest.mark.parametrize('behaviour', ['large_type', 'large_count', 'large_message', 'large_gather',
+                                       'large_alltoallv'])
 @pytest.mark.parametrize('way', ['default', 'staged', 'cma', 'taken'])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
@@ -42,6 +43,15 @@ def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
         pytest.skip(f'{available_mib()} MiB of memory are available, 12000 are needed')
     runner.check(mpis.need(name), 'large.c', 2, behaviour, sluice=with_sluice,
                  env={**WAYS, 'taken': TAKEN}[way], timeout=600)
+
+
+@pytest.mark.parametrize('seed', range(20))
+@pytest.mark.parametrize('way', ['default', 'adopt', 'tight'])
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3)])
+def test_long_random_messages(name, ranks, way, seed, runner, with_sluice):
+    """An hour with all cases: random messages beside collectives, from memory that changes."""
+    runner.check(mpis.need(name), 'messages.c', ranks, 'random_messages', sluice=with_sluice, timeout=900,
+                 env={**WAYS[way], 'HARNESS_SEED': str(seed), 'HARNESS_STEPS': '60000'})
 
 
 @pytest.mark.parametrize('seed', range(10, 20))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More than INT_MAX bytes in one call: by MPI_Bcast_c, by large types, and as the sum of a gather.
- */
+/* More than INT_MAX bytes in one call: by MPI_Bcast_c, by large types, as the sum of a gather, and
+ * in one message. */
 #include "check.h"
 
 #include <limits.h>
@@ -60,6 +60,29 @@ BEHAVIOUR(large_count, 2)
 	}
 	free(buf);
 #endif
+}
+
+/* The kernel moves 2 GiB less a page at a time. */
+BEHAVIOUR(large_message, 2)
+{
+	int block = 1 << 20, count = (int)(huge / (size_t)block);
+	size_t bytes = (size_t)block * (size_t)count;
+	unsigned char *buf = check_alloc(bytes);
+	MPI_Datatype t;
+
+	MPI_Type_contiguous(block, MPI_BYTE, &t);
+	MPI_Type_commit(&t);
+	for (unsigned i = 0; i < 3; i++) {
+		if (rank == 0) {
+			mark(buf, bytes, i);
+			MPI_Send(buf, count, t, 1, 1, MPI_COMM_WORLD);
+		} else if (rank == 1) {
+			MPI_Recv(buf, count, t, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			marked(buf, bytes, i);
+		}
+	}
+	MPI_Type_free(&t);
+	free(buf);
 }
 
 BEHAVIOUR(large_gather, 2)
