@@ -13,12 +13,11 @@ int rate_class(uint64_t bytes)
 	return log2 < 0 ? 0 : log2 < RATE_CLASSES ? log2 : RATE_CLASSES - 1;
 }
 
-uint64_t rate_begin(void)
+uint64_t rate_begin(_Atomic uint32_t *messages)
 {
-	static _Atomic uint32_t messages;
-	uint32_t n = atomic_load_explicit(&messages, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(messages, memory_order_relaxed);
 
-	atomic_store_explicit(&messages, n + 1, memory_order_relaxed); /* a hint */
+	atomic_store_explicit(messages, n + 1, memory_order_relaxed); /* a hint */
 	return n % TIMED_EACH ? 0 : os_now_ns();
 }
 

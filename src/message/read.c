@@ -290,8 +290,9 @@ static ssize_t read_real(const struct message_read *c)
 /* Has the kernel read all, and tells the owner. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
 {
+	static _Atomic uint32_t messages;
 	bool is_long = h && total >= TIMED_MIN_BYTES;
-	uint64_t begin_ns = is_long ? os_now_ns() : h ? rate_begin() : 0;
+	uint64_t begin_ns = is_long ? os_now_ns() : h ? rate_begin(&messages) : 0;
 	ssize_t ret = read_real(c);
 
 	if (!h || ret != (ssize_t)total)

@@ -19,7 +19,8 @@
 #include "node/node.h"
 #include "os/os.h"
 
-enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024 };
+enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024,
+       KERNEL_EACH = 16 };
 
 struct snapshot {
 	/* number of the present copy; 0: none; written by the owner */
@@ -99,7 +100,8 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 	/* acquire, partner: snapshot_make */
 	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
 						  memory_order_acquire) : 0;
-	uint64_t begin_ns = all ? rate_begin() : 0;
+	static _Atomic uint32_t messages;
+	uint64_t begin_ns = all ? rate_begin(&messages) : 0;
 
 	for (; all; all &= all - 1) {
 		struct snapshot *s = place_of(h, off, (uint32_t)__builtin_ctzll(all));
@@ -214,13 +216,14 @@ static bool may_offer(const struct node_header *h, uintptr_t from, uint64_t byte
 struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t bytes,
 			       const struct message_edges *edges, bool is_posted)
 {
+	static _Atomic uint32_t messages;
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
 	struct snapshot *s = claim(h, is_posted);
 	uint64_t begin_ns;
 
 	if (!s)
 		return NULL;
-	begin_ns = edges->head == bytes ? rate_begin() : 0;
+	begin_ns = edges->head == bytes ? rate_begin(&messages) : 0;
 	/* `live` is 0 before the data changes, also by non-temporal stores, as claim() has a locked
 	 * instruction; partner: snapshot_copy */
 	atomic_thread_fence(memory_order_release);
@@ -254,11 +257,12 @@ struct snapshot *snapshot_offer(struct node_header *h, const void *buf, uint64_t
 void snapshot_end(struct node_header *h, struct snapshot *s)
 {
 	struct backoff *b = class_of(s->bytes);
-	uint32_t skip = has_paid(h, s) ? 0 : backoff_longer(backoff_interval(b), 1, VAIN_MAX);
+	bool paid = has_paid(h, s);
 
+	backoff_set(b, paid ? 0 : backoff_longer(backoff_interval(b), 1, VAIN_MAX));
+	/* the kernel has a message now and then, so that its time is known */
+	backoff_skip(b, paid ? s->number % KERNEL_EACH == 0 : backoff_interval(b));
 	withdraw(h, s);
-	backoff_set(b, skip);
-	backoff_skip(b, skip);
 }
 
 int message_sent(struct snapshot *s, int rc)
