@@ -138,6 +138,7 @@ static int start(struct sluice_context *c, const struct sluice_entry *e)
 	job->src_address = e->src;
 	job->dst_address = e->dst;
 	job->bytes = e->bytes;
+	job->cookie = e->cookie;
 	job->next = 0;
 	job->items = 0;
 	job->result = 0;
@@ -169,13 +170,14 @@ int sluice_context_enter(struct sluice_context *c, struct sluice_enter *e)
 
 /* ---- ends --------------------------------------------------------------------------------- */
 
-void sluice_context_cancel(struct sluice_context *c)
+void sluice_context_cancel(struct sluice_context *c, u64 from, u64 bytes)
 {
 	struct sluice_job *job;
 
 	spin_lock(&c->channel->lock);
 	list_for_each_entry(job, &c->queue, list)
-		job->cancelled = true;
+		if (bytes == U64_MAX || job->cookie - from < bytes)
+			job->cancelled = true;
 	spin_unlock(&c->channel->lock);
 	sluice_channel_kick(c->channel);
 }
@@ -195,7 +197,7 @@ int sluice_context_retire(struct sluice_context *c)
 	int rc;
 
 	c->retired = true;
-	sluice_context_cancel(c);
+	sluice_context_cancel(c, 0, U64_MAX);
 	atomic_inc(&c->channel->retiring);
 	sluice_channel_kick(c->channel);
 	rc = wait_event_killable(c->idle, is_idle(c));
@@ -224,7 +226,7 @@ static void fini(struct work_struct *work)
 void sluice_context_close(struct sluice_context *c)
 {
 	if (c->channel)
-		sluice_context_cancel(c);
+		sluice_context_cancel(c, 0, U64_MAX);
 	INIT_WORK(&c->fini, fini);
 	queue_work(closing, &c->fini);
 }

@@ -60,6 +60,16 @@ static long do_enter(struct sluice_context *c, void __user *arg)
 	return put_user(e.accepted, &user->accepted) ? -EFAULT : rc;
 }
 
+static long do_cancel(struct sluice_context *c, void __user *arg)
+{
+	struct sluice_cancel cancel;
+
+	if (copy_from_user(&cancel, arg, sizeof(cancel)))
+		return -EFAULT;
+	sluice_context_cancel(c, cancel.from, cancel.bytes);
+	return 0;
+}
+
 static long do_drop(struct sluice_context *c, void __user *arg)
 {
 	struct sluice_drop d;
@@ -91,8 +101,7 @@ static long do_attached(struct sluice_context *c, unsigned int call, void __user
 	case SLUICE_IOC_ENTER:
 		return do_enter(c, arg);
 	case SLUICE_IOC_CANCEL:
-		sluice_context_cancel(c);
-		return 0;
+		return do_cancel(c, arg);
 	case SLUICE_IOC_RETIRE:
 		return sluice_context_retire(c);
 	}

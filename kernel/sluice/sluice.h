@@ -83,7 +83,7 @@ struct sluice_job {
 	struct list_head list;  /* of context->queue until its last item is with the device */
 	struct sluice_context *context;
 	struct sluice_region *src, *dst;
-	u64 src_address, dst_address, bytes;
+	u64 src_address, dst_address, bytes, cookie;
 	u64 next;               /* bytes that items were made for */
 	unsigned int items;     /* with the device */
 	int result;
@@ -114,7 +114,8 @@ struct sluice_context *sluice_context_new(void);
 int sluice_context_attach(struct sluice_context *c, struct sluice_attach *a);
 /* Accepts entries in order. Returns: 0, or -errno of the first that is refused. */
 int sluice_context_enter(struct sluice_context *c, struct sluice_enter *e);
-void sluice_context_cancel(struct sluice_context *c);
+/* Cancels what the device has not begun, of jobs with cookies in [from, from + bytes). */
+void sluice_context_cancel(struct sluice_context *c, u64 from, u64 bytes);
 /* Returns: 0, or -ERESTARTSYS when the process is being killed. */
 int sluice_context_retire(struct sluice_context *c);
 /* Ends the context when its last job has ended; does not wait for it. */

@@ -10,6 +10,7 @@
  *                                  its done()
  *   engine_poll                    reap ended copies (ENGINE_POLLED); with sw also: copy a queued
  *                                  item here, or lend this CPU to a displaced worker thread
+ *   engine_cancel                  take back copies that the device has not begun
  *   ops->retire                    give up a broken channel; it writes nothing afterwards
  *   ops->chan_close                close a channel
  *
@@ -26,9 +27,9 @@
  * an arena, its own or a peer's. The guard closes and moves the program's own mappings while an
  * engine copies. xfer/queue.c refuses other addresses.
  * Threads: any thread may post to a channel, also inside done(). A channel calls done() exactly
- * once for each accepted copy, in a thread of the engine or in a thread inside engine_poll() or
- * retire(), and never inside engine_post() or engine_flush().
- * Signals: memory, post, flush, poll and retire are async-signal-safe, because the guard's fault
+ * once for each accepted copy, in a thread of the engine or in a thread inside engine_poll(),
+ * engine_cancel() or retire(), and never inside engine_post() or engine_flush().
+ * Signals: memory, post, flush, poll, cancel and retire are async-signal-safe, because the guard's fault
  * handler calls them with every signal blocked: they allocate nothing and take no lock that an
  * interrupted thread may hold. In the handler retire may sleep. All other functions are not
  * signal-safe.
@@ -52,9 +53,11 @@ struct engine_copy {
 	/*
 	 * Reports the end of the copy.
 	 * result: 0: all bytes are in place, and visible to whoever sees what done() releases;
-	 * -ECANCELED: the channel was retired; another -errno: the copy failed. After a failure any
-	 * part of dst may have been written, and the engine writes no more of it.
-	 * Context: a thread of the engine, or a caller of engine_poll() or retire().
+	 * -ECANCELED: it was cancelled, or the channel was retired; another -errno: the copy
+	 * failed. After a failure any part of dst may have been written, and the engine writes no
+	 * more of it.
+	 * Context: a thread of the engine, or a caller of engine_poll(), engine_cancel() or
+	 * retire().
 	 */
 	void (*done)(struct engine_copy *c, int result);
 	void *arg;                /* the caller's */
@@ -140,6 +143,13 @@ struct engine_ops {
 	 */
 	int (*poll)(struct engine_chan *ch);
 	/*
+	 * Takes back the copies whose struct engine_copy lies in [from, from + bytes), as far as
+	 * the device has not begun them: each comes back with -ECANCELED, here or in a later poll,
+	 * unless it ends with another result. The channel goes on. NULL: the engine cannot.
+	 * Context: as poll; not inside done().
+	 */
+	void (*cancel)(struct engine_chan *ch, const void *from, size_t bytes);
+	/*
 	 * Ends the channel: every copy comes back through done(), with its result or -ECANCELED.
 	 * After the return the channel writes nowhere, refuses posts, and runs no done() except the
 	 * one that called retire. Idempotent.
@@ -182,6 +192,11 @@ static inline int engine_post(struct engine_chan *ch, struct engine_copy *c)
 }
 static inline void engine_flush(struct engine_chan *ch) { ch->ops->flush(ch); }
 static inline int engine_poll(struct engine_chan *ch) { return ch->ops->poll(ch); }
+static inline void engine_cancel(struct engine_chan *ch, const void *from, size_t bytes)
+{
+	if (ch->ops->cancel)
+		ch->ops->cancel(ch, from, bytes);
+}
 /* Calls after_fork_child() of every engine. Context: the only thread of a forked child. */
 void engine_after_fork_child(void);
 

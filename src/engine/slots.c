@@ -265,6 +265,64 @@ int engine_slots_poll(struct engine_chan *ch)
 	return n;
 }
 
+/* The slots of `mask` whose copies lie in [from, from + bytes). */
+static uint64_t slots_in(struct engine_slots *s, const _Atomic uint64_t *mask, const void *from,
+			 size_t bytes)
+{
+	uint64_t all = atomic_load_explicit(mask, memory_order_acquire), in = 0;
+
+	for (; all; all &= all - 1) {
+		struct engine_copy *c = atomic_load_explicit(&s->copies[__builtin_ctzll(all)],
+							     memory_order_relaxed);
+
+		if ((uintptr_t)c - (uintptr_t)from < bytes)
+			in |= all & -all;
+	}
+	return in;
+}
+
+/* Gives back copies that wait for the device. */
+static void cancel_waiting(struct engine_slots *s, const void *from, size_t bytes)
+{
+	uint64_t in = slots_in(s, &s->waiting, from, bytes);
+
+	for (; in; in &= in - 1) {
+		uint64_t bit = in & -in;
+		int slot = __builtin_ctzll(bit);
+
+		atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
+		/* another thread may have submitted it, and others may have used the slot since */
+		if (!(atomic_fetch_and_explicit(&s->waiting, ~bit, memory_order_acquire) & bit))
+			atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
+		else if ((uintptr_t)atomic_load_explicit(&s->copies[slot], memory_order_relaxed) -
+				 (uintptr_t)from < bytes) {
+			end_copy(s, slot, -ECANCELED);
+		} else {
+			atomic_fetch_or_explicit(&s->waiting, bit, memory_order_release);
+			atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
+		}
+	}
+}
+
+void engine_slots_cancel(struct engine_chan *ch, const void *from, size_t bytes)
+{
+	struct engine_slots *s = slots_of(ch);
+	struct engine_copy *c;
+	int slot;
+
+	while ((c = sw_queue_claim_in(&s->queue, from, bytes, &slot))) {
+		atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
+		atomic_store_explicit(&s->copies[slot], c, memory_order_relaxed);
+		end_copy(s, slot, -ECANCELED);
+	}
+	cancel_waiting(s, from, bytes);
+	if (s->ops->cancel && slots_in(s, &s->submitted, from, bytes) && submit_begin(s)) {
+		s->ops->cancel(s, from, bytes);
+		submit_end(s);
+	}
+	engine_slots_flush(ch);
+}
+
 void engine_slots_retire(struct engine_chan *ch)
 {
 	struct engine_slots *s = slots_of(ch);

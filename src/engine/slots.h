@@ -41,6 +41,11 @@ struct engine_device_ops {
 	/* Returns: 0 or -errno; SLOT_NOT_ENDED; or SLOT_AGAIN: it is filled in to be submitted
 	 * again. Acquires what the device wrote. */
 	int (*result)(struct engine_slots *s, int slot, const struct engine_copy *c);
+	/*
+	 * Asks the device to end copies in [from, from + bytes) that it has not begun, and no
+	 * others: their results are then -ECANCELED. NULL: the device cannot.
+	 */
+	void (*cancel)(struct engine_slots *s, const void *from, size_t bytes);
 	/* Ends all copies; afterwards the device writes nothing. Returns: whether this call did it;
 	 * false: another call does, or the copies end by themselves. */
 	bool (*close)(struct engine_slots *s);
@@ -73,6 +78,7 @@ void engine_slots_caps(const struct engine_chan *ch, struct engine_caps *out);
 int engine_slots_post(struct engine_chan *ch, struct engine_copy *c);
 void engine_slots_flush(struct engine_chan *ch);
 int engine_slots_poll(struct engine_chan *ch);
+void engine_slots_cancel(struct engine_chan *ch, const void *from, size_t bytes);
 void engine_slots_retire(struct engine_chan *ch);
 void engine_slots_after_fork_child(const struct engine_device_ops *ops);
 

@@ -313,10 +313,30 @@ bool xfer_queue_start(struct xfer_queue *q, xfer_view_at *at, uint32_t count,
 	return atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) != 1;
 }
 
+/* Becomes a user of a queue that has some, so that it stays in use. */
+static bool get_user(struct xfer_queue *q)
+{
+	uint32_t users = atomic_load_explicit(&q->users, memory_order_relaxed);
+
+	do {
+		if (!users)
+			return false;
+		/* acquire: the stores of start() */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&q->users, &users, users + 1, memory_order_acquire, memory_order_relaxed));
+	return true;
+}
+
 void xfer_queue_stop(struct xfer_queue *q)
 {
-	if (!atomic_exchange_explicit(&q->is_stopped, true, memory_order_relaxed))
-		atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
+	/* release: before what is cancelled comes back; partner: piece_failed */
+	if (atomic_exchange_explicit(&q->is_stopped, true, memory_order_release))
+		return;
+	atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
+	if (!get_user(q))
+		return;
+	engine_cancel(q->chan, q->posts, sizeof(q->posts));
+	put_user(q);
 }
 
 bool xfer_queue_is_idle(const struct xfer_queue *q)

@@ -298,8 +298,9 @@ typedef struct xfer_view *xfer_view_at(void *arg, uint32_t i);
  * The virtual queue of one or more transfers (their unclaimed units, in order) feeds a channel of a
  * copy engine: the channel holds `depth` fragments, and the end of each claims and posts the next
  * one (CE mode); an autonomous engine gets all fragments at once, as `depth` is then that of the
- * channel. After xfer_queue_stop() (CPU mode) nothing more is posted, and the channel finishes its
- * posted copies. The CPU repeats a failed copy; in CPU mode the fragment is unclaimed instead.
+ * channel. After xfer_queue_stop() (CPU mode) nothing more is posted, what the engine has not begun
+ * comes back, and the channel finishes the other copies. The CPU repeats a failed copy; in CPU mode
+ * the fragment is unclaimed instead.
  *
  *    init -> start ... [stop, rescue] ... drained() -> start (other transfers) ...
  *
@@ -337,7 +338,8 @@ void xfer_queue_init(struct xfer_queue *q);
 bool xfer_queue_start(struct xfer_queue *q, xfer_view_at *at, uint32_t count,
 		      struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
 		      void *arg);
-/* CPU mode, until xfer_queue_init(): post no more. Context: async-signal-safe. */
+/* CPU mode, until xfer_queue_init(): post no more, and cancel. Context: async-signal-safe; not
+ * inside done(). */
 void xfer_queue_stop(struct xfer_queue *q);
 bool xfer_queue_is_stopped(const struct xfer_queue *q);
 bool xfer_queue_is_idle(const struct xfer_queue *q);

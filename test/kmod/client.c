@@ -27,6 +27,7 @@
 
 #define MIB  ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
+#define COOKIE 1000ull /* of slot 0 */
 #define CHECK(x)                                                                                   \
 	do {                                                                                       \
 		if (!(x)) {                                                                        \
@@ -61,7 +62,8 @@ static int submit(struct client *c, unsigned slot, void *dst, const void *src, s
 				  .op = SLUICE_OP_COPY,
 				  .src = (uintptr_t)src,
 				  .dst = (uintptr_t)dst,
-				  .bytes = bytes };
+				  .bytes = bytes,
+				  .cookie = COOKIE + slot };
 	struct sluice_enter enter = { .entries = (uintptr_t)&e, .count = 1 };
 
 	c->records[slot].state = 0;
@@ -290,9 +292,14 @@ static int rules(void)
 
 /* ---- a slow device, and one that hangs ---------------------------------------------------- */
 
+static void cancel_slots(struct client *c, unsigned from, uint64_t count)
+{
+	CHECK(!ioctl(c->fd, SLUICE_IOC_CANCEL, &(struct sluice_cancel){ COOKIE + from, count }));
+}
+
 static int cancel(void)
 {
-	enum { SLOTS = 32 };
+	enum { SLOTS = 32, OURS = 20 }; /* the slots from OURS on stay */
 	struct client c = attach();
 	char *a = memory(2 * MIB, -1);
 	int ended = 0, cancelled = 0;
@@ -300,11 +307,12 @@ static int cancel(void)
 	for (unsigned slot = 0; slot < SLOTS; slot++)
 		CHECK(!submit(&c, slot, a + MIB, a, MIB));
 	CHECK(submit(&c, 0, a, a, 1) == -EBUSY);
-	CHECK(!ioctl(c.fd, SLUICE_IOC_CANCEL));
+	CHECK(ioctl(c.fd, SLUICE_IOC_CANCEL, NULL) && errno == EFAULT);
+	cancel_slots(&c, 0, OURS);
 	for (unsigned slot = 0; slot < SLOTS; slot++) {
 		int rc = wait_for(&c, slot);
 
-		CHECK(!rc || rc == -ECANCELED);
+		CHECK(!rc || (rc == -ECANCELED && slot < OURS));
 		ended += !rc;
 		cancelled += rc == -ECANCELED;
 	}
@@ -368,8 +376,10 @@ static void random_child(unsigned seed)
 			}
 			break;
 		case 3:
-			ioctl(c.fd, rand() % 2 ? SLUICE_IOC_CANCEL : SLUICE_IOC_STAT,
-			      &(struct sluice_stat){ 0 });
+			if (rand() % 2)
+				ioctl(c.fd, SLUICE_IOC_STAT, &(struct sluice_stat){ 0 });
+			else
+				cancel_slots(&c, slot, rand() % SLUICE_SLOTS);
 			break;
 		case 4:
 			mprotect(a, MIB, PROT_READ);

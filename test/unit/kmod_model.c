@@ -193,7 +193,7 @@ static int enter(struct context *c, struct sluice_enter *arg)
 		uint64_t used = c->queued | c->running | c->hung;
 
 		if (e->slot >= SLUICE_SLOTS || e->op != SLUICE_OP_COPY || !e->bytes ||
-		    e->bytes > 4 << 20 || e->zero[0] || e->zero[1] || e->zero[2] || e->zero[3])
+		    e->bytes > 4 << 20 || e->zero[0] || e->zero[1] || e->zero[2])
 			wrong("a malformed entry");
 		if (used >> e->slot & 1)
 			wrong("a slot is in use");
@@ -204,6 +204,18 @@ static int enter(struct context *c, struct sluice_enter *arg)
 	}
 	pthread_cond_broadcast(&changed);
 	return 0;
+}
+
+static void cancel(struct context *c, const struct sluice_cancel *arg)
+{
+	for (uint64_t all = c->queued; all; all &= all - 1) {
+		int slot = __builtin_ctzll(all);
+
+		if (c->jobs[slot].cookie - arg->from >= arg->bytes)
+			continue;
+		c->queued &= ~(1ull << slot);
+		record(c, slot, -ECANCELED);
+	}
 }
 
 static void retire(struct context *c)
@@ -245,6 +257,9 @@ static int execute_call(struct context *c, int fd, unsigned long request, void *
 		return 0;
 	case SLUICE_IOC_ENTER:
 		return c->is_retired ? -ESHUTDOWN : enter(c, arg);
+	case SLUICE_IOC_CANCEL:
+		cancel(c, arg);
+		return 0;
 	case SLUICE_IOC_RETIRE:
 		retire(c);
 		return 0;

@@ -333,6 +333,61 @@ static void from_signal_handler(struct engine_case *e)
 
 UNIT_TEST(engine_is_posted_to_from_a_signal_handler) { engine_case_each(from_signal_handler, 0); }
 
+/* ---- cancelling -------------------------------------------------------------------------- */
+
+static int end_cancelled(struct engine_case *e, struct engine_chan *ch, struct engine_job *j)
+{
+	engine_job_wait(e, ch, j);
+	CHECK_EQ(atomic_load(&j->ends), 1);
+	if (j->result)
+		CHECK_EQ(j->result, -ECANCELED);
+	else
+		engine_job_check(j);
+	return j->result != 0;
+}
+
+static void cancel_gives_back(struct engine_case *e)
+{
+	enum { COPIES = 24 };
+	static struct engine_job jobs[COPIES], others[2];
+	struct engine_chan *ch = engine_case_open(e, 0);
+	int back = 0;
+
+	for (int round = 0; round < 12; round++) {
+		uint32_t n = (uint32_t)base_min_u64(COPIES, e->caps.depth - 2), posted = 0;
+
+		for (int i = 0; i < 2; i++) {
+			engine_job_make(&others[i], 0, 0, 20 * KIB);
+			engine_job_post(e, ch, &others[i]);
+		}
+		for (; posted < n; posted++) {
+			engine_job_make(&jobs[posted], 0, 0, 200 * KIB);
+			CHECK_EQ(engine_post(ch, &jobs[posted].c), 0);
+		}
+		if (round % 3)
+			engine_flush(ch);
+		if (round % 3 == 2)
+			usleep(100);
+		engine_cancel(ch, jobs, sizeof(jobs));
+		engine_flush(ch);
+		for (uint32_t i = 0; i < posted; i++)
+			back += end_cancelled(e, ch, &jobs[i]);
+		for (int i = 0; i < 2; i++) {
+			CHECK_EQ(end_cancelled(e, ch, &others[i]), 0);
+			engine_job_free(&others[i]);
+		}
+		for (uint32_t i = 0; i < posted; i++)
+			engine_job_free(&jobs[i]);
+	}
+	engine_case_close(e, ch);
+	CHECK(!e->ops->cancel == !back);
+}
+
+UNIT_TEST(engine_gives_back_what_is_cancelled_and_has_not_begun)
+{
+	engine_case_each(cancel_gives_back, 0);
+}
+
 /* ---- retiring ---------------------------------------------------------------------------- */
 
 static void retire_gives_back(struct engine_case *e)

@@ -55,7 +55,7 @@ UNIT_TEST(kmod_says_why_it_cannot_be_used)
 		{ { .open_error = -ENOENT },
 		  "there is no /dev/sluice: the module sluice is not loaded" },
 		{ { .open_error = -EACCES }, "Permission denied (a udev rule gives access)" },
-		{ { .abi = SLUICE_ABI + 1, .channels = 1 }, "version 2 of its interface" },
+		{ { .abi = SLUICE_ABI + 1, .channels = 1 }, "version 3 of its interface" },
 		{ { .abi = SLUICE_ABI }, "the kernel has no free DMA channel" },
 		{ { .abi = SLUICE_ABI, .channels = 1, .attach_error = -EBUSY },
 		  "channel 0 is refused" },

@@ -17,6 +17,7 @@
 #define sw_queue_init       model_init
 #define sw_queue_post       model_post
 #define sw_queue_claim       model_take
+#define sw_queue_claim_in   model_take_in
 #define sw_queue_release    model_release
 #define sw_queue_close      model_close
 #define sw_queue_is_drained model_is_drained
@@ -30,6 +31,8 @@
 void sw_queue_init(struct sw_queue *q, uint64_t slots);
 int sw_queue_post(struct sw_queue *q, struct engine_copy *c);
 struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot);
+struct engine_copy *sw_queue_claim_in(struct sw_queue *q, const void *from, size_t bytes,
+				      int *out_slot);
 void sw_queue_release(struct sw_queue *q, int slot);
 void sw_queue_close(struct sw_queue *q);
 bool sw_queue_is_drained(struct sw_queue *q, uint64_t slots);
@@ -51,6 +54,7 @@ enum {
 	FAULT_SLOT_FIRST,      /* the slot is released before the item is read */
 	FAULT_RUNNING_LATE,    /* a copy counts as running only after its slot is released */
 	FAULT_CLOSE_BY_READY,  /* a channel counts as drained when nothing is ready */
+	FAULT_NO_FLUSH,        /* who cancels wakes nobody for items that he has hidden */
 };
 
 static struct {
@@ -58,6 +62,7 @@ static struct {
 	uint64_t slots;
 	int fault;
 	bool retire; /* true: the model of retiring; false: that of sleeping */
+	bool cancels; /* somebody takes the first item back */
 	bool long_copies; /* a worker never finishes its first copy */
 } shape;
 
@@ -244,6 +249,34 @@ static void seekers_init(void *shared)
 	memcpy(&w->sleep.word, &word, sizeof word);
 }
 
+/* ---- the one who cancels ----------------------------------------------------------------- */
+
+/* As sw_cancel(). */
+static bool canceller_round(struct world *w, struct place *at)
+{
+	struct engine_copy *c;
+	int slot = 0;
+
+	if (at->phase) {
+		if (shape.fault != FAULT_NO_FLUSH && is_ready(w))
+			model_wake(&w->sleep, 0);
+		return false;
+	}
+	at->phase = 1;
+	c = model_take_in(&w->q, item(0), 1, &slot);
+	if (!c)
+		return true;
+	atomic_fetch_add_explicit(&w->running, 1, memory_order_relaxed);
+	if (il_turn() && w->taken[number(c)]++)
+		il_fail("an item was taken twice");
+	if (il_turn() && number(c))
+		il_fail("another item is cancelled");
+	model_release(&w->q, slot);
+	ends(w, number(c));
+	atomic_fetch_add_explicit(&w->running, -1, memory_order_release);
+	return true;
+}
+
 /* ---- the one who retires ----------------------------------------------------------------- */
 
 static bool is_drained(struct world *w)
@@ -305,6 +338,8 @@ static bool world_round(int t, void *shared, void *local)
 	if (t < shape.posters)
 		return poster_round(t, shared, local);
 	t -= shape.posters;
+	if (shape.cancels && t == shape.workers + shape.retire)
+		return canceller_round(shared, local);
 	if (!shape.retire)
 		return worker_round(t, shared, local);
 	return t < shape.workers ? plain_worker_round(shared, local) : retirer_round(shared, local);
@@ -326,7 +361,7 @@ static const char *explore(int workers, int posters, int each, int slots, int fa
 {
 	static struct il_result r;
 	struct il_model m = {
-		.threads = workers + posters + shape.retire,
+		.threads = workers + posters + shape.retire + shape.cancels,
 		.shared_bytes = sizeof(struct world),
 		.local_bytes = sizeof(struct place),
 		.mutation = mutation,
@@ -400,6 +435,20 @@ UNIT_TEST(sw_retires_in_every_interleaving)
 	CHECK_STR(explore(2, 1, 1, 1, FAULT_NONE, 0), "");
 	CHECK_STR(explore(0, 2, 1, 1, FAULT_NONE, 0), "");
 	shape.retire = false;
+}
+
+UNIT_TEST(sw_cancels_in_every_interleaving)
+{
+	const char *without;
+
+	shape.cancels = true;
+	CHECK_STR(explore(1, 1, 2, 1, FAULT_NONE, 0), "");
+	without = explore(1, 1, 2, 1, FAULT_NO_FLUSH, 0);
+	shape.retire = true;
+	CHECK_STR(explore(1, 1, 1, 1, FAULT_NONE, 0), "");
+	CHECK_STR(explore(0, 1, 2, 1, FAULT_NONE, 0), "");
+	shape.retire = shape.cancels = false;
+	CHECK(*without);
 }
 
 UNIT_TEST(sw_that_forgets_copies_which_begin_is_caught)

@@ -158,6 +158,24 @@ UNIT_TEST(queue_in_cpu_mode_posts_nothing_and_what_the_channel_holds_ends_there)
 	end();
 }
 
+UNIT_TEST(queue_in_cpu_mode_takes_back_what_the_engine_has_not_begun)
+{
+	uint64_t errors = counter(BASE_CTR_ENGINE_ERRORS);
+
+	begin(BYTES, FRAGMENT, 0);
+	ch.cancels = true;
+	CHECK(fake_start(&t, &q, &ch, 6));
+	xfer_queue_stop(&q);
+	CHECK_EQ(ch.count, 1);
+	CHECK_EQ(t.drained, 0);
+	CHECK_EQ(move_all_by_cpu(), FRAGMENTS - 1);
+	fake_end(&ch, 0, 0);
+	CHECK_EQ(t.drained, 1);
+	xfer_queue_stop(&q);
+	CHECK_EQ(counter(BASE_CTR_ENGINE_ERRORS), errors);
+	end();
+}
+
 UNIT_TEST(queue_copies_by_cpu_what_the_engine_fails)
 {
 	uint64_t errors = counter(BASE_CTR_ENGINE_ERRORS);

@@ -59,6 +59,8 @@ static struct {
 /* Mutations that the test must find. */
 static enum { SOUND, COMPLETES_FAILED, KEEPS_REFUSED } fault;
 
+static bool cancels;
+
 static void event(unsigned n);
 static unsigned events(void);
 
@@ -142,6 +144,7 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 #undef atomic_fetch_sub_explicit
 #undef atomic_exchange_explicit
 #undef atomic_compare_exchange_strong_explicit
+#undef atomic_compare_exchange_weak_explicit
 #define atomic_load_explicit(p, o)         (point(), __atomic_load_n((p), (o)))
 #define atomic_store_explicit(p, v, o)     (point(), __atomic_store_n((p), (v), (o)))
 #define atomic_fetch_add_explicit(p, v, o) (point(), __atomic_fetch_add((p), (v), (o)))
@@ -149,6 +152,8 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 #define atomic_exchange_explicit(p, v, o)  (point(), __atomic_exchange_n((p), (v), (o)))
 #define atomic_compare_exchange_strong_explicit(p, e, v, o, f)                                     \
 	(point(), __atomic_compare_exchange_n((p), (e), (v), false, (o), (f)))
+#define atomic_compare_exchange_weak_explicit(p, v, to, o, f)                                      \
+	(point(), __atomic_compare_exchange_n((p), (v), (to), false, (o), (f)))
 #define base_count(counter, n)             ((void)0)
 #define UNUSED                             __attribute__((unused))
 static void model_init(struct xfer_queue *m);
@@ -255,6 +260,7 @@ static void explore(uint32_t transfers, uint32_t fragments, uint64_t edge, uint3
 	fake_chan_init(&ch);
 	ch.caps.max_copy_bytes = piece;
 	ch.depth = room;
+	ch.cancels = cancels;
 	for (unsigned k = 0; k < transfers; k++)
 		prepare(&t[k], fragments, edge);
 	memset(&path, 0, sizeof path);
@@ -282,6 +288,14 @@ UNIT_TEST(queue_holds_in_every_order_with_two_transfers)
 }
 
 UNIT_TEST(queue_holds_in_every_order_with_a_channel_that_is_full) { explore(1, 3, 0, 2, UNIT, 1); }
+
+UNIT_TEST(queue_holds_in_every_order_with_copies_that_are_cancelled)
+{
+	cancels = true;
+	explore(1, 3, 0, 3, UNIT, 8);
+	explore(1, 2, 0, 2, UNIT / 2, 8);
+	cancels = false;
+}
 
 static void explore_broken(void *arg)
 {

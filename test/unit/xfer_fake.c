@@ -61,6 +61,16 @@ static int fake_poll(struct engine_chan *base)
 	return 1;
 }
 
+/* The copy that was posted first has begun. */
+static void fake_cancel(struct engine_chan *base, const void *from, size_t bytes)
+{
+	struct fake_chan *ch = (struct fake_chan *)base;
+
+	for (unsigned k = ch->count; ch->cancels && k-- > 1;)
+		if (k < ch->count && (uintptr_t)ch->held[k] - (uintptr_t)from < bytes)
+			fake_end(ch, k, -ECANCELED);
+}
+
 static void fake_retire(struct engine_chan *base)
 {
 	struct fake_chan *ch = (struct fake_chan *)base;
@@ -82,6 +92,7 @@ static const struct engine_ops fake_ops = {
 	.post = fake_post,
 	.flush = fake_flush,
 	.poll = fake_poll,
+	.cancel = fake_cancel,
 	.retire = fake_retire,
 };
 

@@ -20,6 +20,7 @@ struct fake_chan {
 	struct engine_caps caps;
 	bool is_closed;
 	bool ends_in_poll;
+	bool cancels;  /* all but the copy posted first */
 	int memory_rc; /* of memory() */
 	unsigned announced;
 	void (*on_post)(void); /* may be NULL; called inside of post, before the copy is held */

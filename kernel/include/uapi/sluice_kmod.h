@@ -8,8 +8,8 @@
  *   mmap(fd, SLUICE_RECORDS_BYTES) completion records, one a slot
  *   ioctl(fd, SLUICE_IOC_ENTER)    submits copies, each into a slot that is not in use
  *   ... records[slot].state becomes SLUICE_RECORD_ENDED, in any order, without a system call
- *   ioctl(fd, SLUICE_IOC_CANCEL)   ends what the device has not begun
- *   ioctl(fd, SLUICE_IOC_RETIRE)   as CANCEL, and waits for the rest; nothing is accepted after it
+ *   ioctl(fd, SLUICE_IOC_CANCEL)   ends copies by their cookies that the device has not begun
+ *   ioctl(fd, SLUICE_IOC_RETIRE)   ends all of them, and waits for the rest; nothing is accepted after it
  *   close(fd)
  *
  * A descriptor belongs to the address space that opened it; every call by another one, such as a
@@ -29,7 +29,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define SLUICE_ABI 1
+#define SLUICE_ABI 2
 #define SLUICE_SLOTS 64
 #define SLUICE_CHANNELS_MAX 64
 #define SLUICE_RECORDS_BYTES 4096
@@ -63,7 +63,8 @@ struct sluice_entry {
 	__u32 op;
 	__u64 src, dst;                      /* addresses in the caller */
 	__u64 bytes;                         /* 1 to max_bytes */
-	__u64 zero[4];
+	__u64 cookie;                        /* the caller's name of the copy, for CANCEL */
+	__u64 zero[3];
 };
 
 /* Entries are accepted in order up to the first that is malformed or whose slot is in use. */
@@ -89,6 +90,11 @@ struct sluice_record {
 	__u64 zero;
 };
 
+/* Cookies in [from, from + bytes); bytes of ~0 from 0: all. */
+struct sluice_cancel {
+	__u64 from, bytes;
+};
+
 struct sluice_drop {
 	__u64 address, bytes;                /* pins that overlap are given up */
 };
@@ -107,7 +113,7 @@ struct sluice_stat {
 #define SLUICE_IOC_INFO   _IOR(0xdc, 0x00, struct sluice_info)
 #define SLUICE_IOC_ATTACH _IOWR(0xdc, 0x01, struct sluice_attach)
 #define SLUICE_IOC_ENTER  _IOWR(0xdc, 0x02, struct sluice_enter)
-#define SLUICE_IOC_CANCEL _IO(0xdc, 0x03)
+#define SLUICE_IOC_CANCEL _IOW(0xdc, 0x03, struct sluice_cancel)
 #define SLUICE_IOC_RETIRE _IO(0xdc, 0x04)
 #define SLUICE_IOC_DROP   _IOW(0xdc, 0x05, struct sluice_drop)
 #define SLUICE_IOC_STAT   _IOR(0xdc, 0x06, struct sluice_stat)

@@ -219,6 +219,7 @@ const struct engine_ops engine_dsa = {
 	.post = engine_slots_post,
 	.flush = engine_slots_flush,
 	.poll = engine_slots_poll,
+	.cancel = engine_slots_cancel,
 	.retire = engine_slots_retire,
 	.after_fork_child = dsa_after_fork_child,
 };

@@ -21,7 +21,7 @@ struct fault_chan {
 	struct sw_queue queue;
 	struct engine_thread thread;
 	_Atomic uint32_t wakes; /* futex; flush, retire and close add 1 */
-	/* 1 from claiming a copy until its done() has returned or has retired the channel */
+	/* copies claimed whose done() has neither returned nor retired the channel */
 	_Atomic uint32_t running;
 	_Atomic bool stopping;
 	bool in_use; /* under the lock */
@@ -128,14 +128,14 @@ static void exit_done(struct fault_chan *ch)
 {
 	inside = NULL;
 	/* release: the work of done(); partner: sw_queue_cancel */
-	atomic_store_explicit(&ch->running, 0, memory_order_release);
+	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
 }
 
 static void serve(struct fault_chan *ch, struct engine_copy *c, int slot)
 {
 	int result;
 
-	atomic_store_explicit(&ch->running, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
 	result = treat(ch, c);
 	sw_queue_release(&ch->queue, slot);
 	inside = ch;
@@ -267,6 +267,27 @@ static void fault_retire(struct engine_chan *base)
 			os_futex_wait(&nobody_rings, 0, DRAIN_NS);
 }
 
+/* What the thread has not taken; the copy that it executes ends. */
+static void fault_cancel(struct engine_chan *base, const void *from, size_t bytes)
+{
+	struct fault_chan *ch = (struct fault_chan *)base;
+	struct engine_copy *c;
+	int slot;
+
+	while ((c = sw_queue_claim_in(&ch->queue, from, bytes, &slot))) {
+		struct fault_chan *outer = inside;
+
+		atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
+		sw_queue_release(&ch->queue, slot);
+		inside = ch;
+		c->done(c, -ECANCELED);
+		if (inside)
+			exit_done(ch);
+		inside = outer;
+	}
+	ring(ch);
+}
+
 static void fault_chan_close(struct engine_chan *base)
 {
 	struct fault_chan *ch = (struct fault_chan *)base;
@@ -331,6 +352,7 @@ const struct engine_ops engine_fault = {
 	.post = fault_post,
 	.flush = fault_flush,
 	.poll = fault_poll,
+	.cancel = fault_cancel,
 	.retire = fault_retire,
 	.after_fork_child = fault_after_fork_child,
 };

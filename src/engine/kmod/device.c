@@ -123,6 +123,15 @@ int kmod_submit(struct kmod_device *d, uint64_t slots, uint64_t *out_accepted)
 	return 0;
 }
 
+void kmod_cancel_range(struct kmod_device *d, uint64_t from, uint64_t bytes)
+{
+	struct sluice_cancel cancel = { .from = from, .bytes = bytes };
+	int fd = atomic_load_explicit(&d->fd, memory_order_relaxed);
+
+	if (is_open(d, fd))
+		kmod_system.call(fd, SLUICE_IOC_CANCEL, &cancel);
+}
+
 bool kmod_close(struct kmod_device *d)
 {
 	int fd = atomic_exchange_explicit(&d->fd, -1, memory_order_acq_rel);

@@ -34,6 +34,7 @@ static void kmod_fill(struct engine_slots *s, int slot, const struct engine_copy
 		.src = (uintptr_t)c->src,
 		.dst = (uintptr_t)c->dst,
 		.bytes = c->bytes,
+		.cookie = (uintptr_t)c,
 	};
 	/* the system call orders it before the module's store */
 	atomic_store_explicit(state_of(s, slot), 0, memory_order_release);
@@ -59,6 +60,11 @@ static int kmod_result(struct engine_slots *s, int slot, const struct engine_cop
 		return SLOT_NOT_ENDED;
 	result = device_of(s)->records[slot].result;
 	return result <= 0 ? result : -EIO;
+}
+
+static void kmod_cancel(struct engine_slots *s, const void *from, size_t bytes)
+{
+	kmod_cancel_range(device_of(s), (uintptr_t)from, bytes);
 }
 
 static bool kmod_end(struct engine_slots *s) { return kmod_close(device_of(s)); }
@@ -131,6 +137,7 @@ static const struct engine_device_ops device = {
 	.submit = kmod_submit_slots,
 	.is_ended = kmod_is_ended,
 	.result = kmod_result,
+	.cancel = kmod_cancel,
 	.close = kmod_end,
 };
 
@@ -154,6 +161,7 @@ const struct engine_ops engine_kmod = {
 	.post = engine_slots_post,
 	.flush = engine_slots_flush,
 	.poll = engine_slots_poll,
+	.cancel = engine_slots_cancel,
 	.retire = engine_slots_retire,
 	.after_fork_child = kmod_after_fork_child,
 };

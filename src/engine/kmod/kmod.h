@@ -30,6 +30,9 @@ int kmod_open(struct sluice_info *info, char *reason, size_t cap);
 int kmod_attach(struct kmod_device *d, int fd, int index, char *reason, size_t cap);
 /* Submits slots; as engine_device_ops.submit. */
 int kmod_submit(struct kmod_device *d, uint64_t slots, uint64_t *out_accepted);
+/* Ends copies whose cookies lie in [from, from + bytes), unless the device has begun them. Context:
+ * async-signal-safe. */
+void kmod_cancel_range(struct kmod_device *d, uint64_t from, uint64_t bytes);
 /* Ends all copies and closes the device. Returns: whether this call did. Context:
  * async-signal-safe; sleeps until the device has ended what it has begun. */
 bool kmod_close(struct kmod_device *d);

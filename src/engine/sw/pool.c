@@ -45,10 +45,23 @@ static _Thread_local struct {
 
 /* ---- one copy ---------------------------------------------------------------------------- */
 
+/* The caller counts in `running`. */
+static void give_back(struct sw_chan *ch, struct engine_copy *c, int slot, int result)
+{
+	struct sw_chan *outer = inside.chan;
+
+	sw_queue_release(&ch->queue, slot); /* done() may post the next copy into a full channel */
+	inside.chan = ch;
+	c->done(c, result);
+	os_lend_end(&ch->lend);
+	if (inside.chan)
+		sw_pool_exit(ch);
+	inside.chan = outer;
+}
+
 static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 {
 	enum base_copy_kernel kernel;
-	struct sw_chan *outer = inside.chan;
 	size_t bytes = c->bytes;
 
 	/* Before the slot is released, which publishes it: sw.c waits for the slots, then for
@@ -60,13 +73,19 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	    os_copy_has(BASE_COPY_NONTEMPORAL))
 		kernel = BASE_COPY_NONTEMPORAL;
 	os_copy(c->dst, c->src, bytes, kernel);
-	sw_queue_release(&ch->queue, slot); /* done() may post the next copy into a full channel */
-	inside.chan = ch;
-	c->done(c, 0);
-	os_lend_end(&ch->lend);
-	if (inside.chan)
-		sw_pool_exit(ch);
-	inside.chan = outer;
+	give_back(ch, c, slot, 0);
+}
+
+void sw_pool_cancel(struct sw_chan *ch, const void *from, size_t bytes)
+{
+	struct engine_copy *c;
+	int slot;
+
+	while ((c = sw_queue_claim_in(&ch->queue, from, bytes, &slot))) {
+		/* before the slot is released, as in execute() */
+		atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
+		give_back(ch, c, slot, -ECANCELED);
+	}
 }
 
 void sw_pool_exit(struct sw_chan *ch)

@@ -68,6 +68,36 @@ struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot)
 	return (struct engine_copy *)atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
 }
 
+static bool is_in(struct sw_queue *q, int slot, const void *from, size_t bytes)
+{
+	return atomic_load_explicit(&q->slots[slot], memory_order_relaxed) - (uintptr_t)from <
+	       bytes;
+}
+
+struct engine_copy *sw_queue_claim_in(struct sw_queue *q, const void *from, size_t bytes,
+				      int *out_slot)
+{
+	/* acquire: item and slot; partner: sw_queue_post */
+	uint64_t ready = atomic_load_explicit(&q->ready, memory_order_acquire);
+
+	for (; ready; ready &= ready - 1) {
+		uint64_t bit = ready & -ready;
+		int slot = __builtin_ctzll(bit);
+
+		if (!is_in(q, slot, from, bytes) ||
+		    !(atomic_fetch_and_explicit(&q->ready, ~bit, memory_order_acquire) & bit))
+			continue;
+		if (is_in(q, slot, from, bytes)) {
+			*out_slot = slot;
+			return (struct engine_copy *)atomic_load_explicit(&q->slots[slot],
+									  memory_order_relaxed);
+		}
+		/* another item had come into the slot; release as in sw_queue_post */
+		atomic_fetch_or_explicit(&q->ready, bit, memory_order_release);
+	}
+	return NULL;
+}
+
 void sw_queue_release(struct sw_queue *q, int slot)
 {
 	/* release: partners: sw_queue_post, sw_queue_is_drained */

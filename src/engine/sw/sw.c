@@ -93,6 +93,14 @@ static void sw_retire(struct engine_chan *base)
 	drain(ch);
 }
 
+static void sw_cancel(struct engine_chan *base, const void *from, size_t bytes)
+{
+	struct sw_chan *ch = (struct sw_chan *)base;
+
+	sw_pool_cancel(ch, from, bytes);
+	sw_pool_flush(ch);
+}
+
 static void sw_chan_close(struct engine_chan *base)
 {
 	struct sw_chan *ch = (struct sw_chan *)base;
@@ -149,6 +157,7 @@ const struct engine_ops engine_sw = {
 	.post = sw_post,
 	.flush = sw_flush,
 	.poll = sw_poll,
+	.cancel = sw_cancel,
 	.retire = sw_retire,
 	.after_fork_child = sw_after_fork_child,
 };

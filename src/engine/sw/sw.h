@@ -44,6 +44,10 @@ void sw_queue_init(struct sw_queue *q, uint64_t slots); /* slots: mask of the sl
 int sw_queue_post(struct sw_queue *q, struct engine_copy *c);
 /* Returns: an item with its slot, which the taker owns until sw_queue_release(); or NULL. */
 struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot);
+/* As sw_queue_claim(), of an item in [from, from + bytes). Afterwards the caller flushes: for a
+ * moment other items may not have looked ready. */
+struct engine_copy *sw_queue_claim_in(struct sw_queue *q, const void *from, size_t bytes,
+				      int *out_slot);
 void sw_queue_release(struct sw_queue *q, int slot);
 /* Makes every later post fail. */
 void sw_queue_close(struct sw_queue *q);
@@ -128,6 +132,8 @@ void sw_pool_flush(struct sw_chan *ch);
  * most.
  */
 bool sw_pool_help(struct sw_chan *ch);
+/* Gives back the posted copies in [from, from + bytes). Context: async-signal-safe. */
+void sw_pool_cancel(struct sw_chan *ch, const void *from, size_t bytes);
 /* Inside done() of a copy of this channel: `running` no longer counts this copy. */
 void sw_pool_exit(struct sw_chan *ch);
 
