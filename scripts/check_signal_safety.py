@@ -30,13 +30,16 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: the thread that touches copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
-         'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
+         'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_cancel',
+         'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
-         'reclaim', 'engine_slots_post', 'engine_slots_flush', 'engine_slots_poll', 'engine_slots_retire',
+         'reclaim', 'engine_slots_post', 'engine_slots_flush', 'engine_slots_poll', 'engine_slots_cancel',
+         'engine_slots_retire',
          'dsa_memory', 'dsa_fill', 'dsa_submit', 'dsa_is_ended', 'dsa_result', 'dsa_end', 'kmod_fill',
-         'kmod_submit_slots', 'kmod_is_ended', 'kmod_result', 'kmod_end', 'call_device',
-         'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire',
+         'kmod_submit_slots', 'kmod_is_ended', 'kmod_result', 'kmod_cancel', 'kmod_end',
+         'call_device',
+         'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_cancel', 'fault_retire',
          # of preload/: programs call them in handlers of theirs
          'mmap', 'munmap', 'mremap', 'madvise', 'mprotect']
 # Files, and folders whose files are followed.

@@ -31,9 +31,13 @@ static unsigned int pages_per_item = 256;
 module_param(pages_per_item, uint, 0444);
 MODULE_PARM_DESC(pages_per_item, "Most contiguous pages that one descriptor copies");
 
-static DEFINE_MUTEX(lock); /* of the three below */
+/* Enough for two workers to share 256 KiB. */
+#define ONLOAD_ITEM_BYTES ((size_t)128 << 10)
+
+static DEFINE_MUTEX(lock); /* of the four below */
 static struct sluice_channel *all[SLUICE_CHANNELS_MAX];
 static unsigned int all_count, users;
+static bool is_onload; /* no DMA channel was there for the first user */
 
 /* ---- items -------------------------------------------------------------------------------- */
 
@@ -42,22 +46,33 @@ static struct device *device_of(const struct sluice_channel *ch)
 	return ch->dma->device->dev;
 }
 
-static void item_done(void *param, const struct dmaengine_result *result)
+void sluice_item_ended(struct sluice_item *item, bool failed)
 {
-	struct sluice_item *item = param;
+	struct sluice_channel *ch = item->channel;
 
-	/* some providers report no result */
-	item->failed = result && result->result != DMA_TRANS_NOERROR;
-	sluice_count(callbacks, 1);
+	atomic_inc(&ch->enders);
+	item->failed = failed;
 	/* release: `failed`; partner: reap */
 	smp_store_release(&item->state, ITEM_ENDED);
-	sluice_channel_kick(item->channel);
+	sluice_channel_kick(ch);
+	/* release: the last use of the channel; partner: channel_free */
+	atomic_dec_return_release(&ch->enders);
+}
+
+static void dma_ended(void *param, const struct dmaengine_result *result)
+{
+	sluice_count(callbacks, 1);
+	/* some providers report no result */
+	sluice_item_ended(param, result && result->result != DMA_TRANS_NOERROR);
 }
 
 static void unmap(struct sluice_item *item)
 {
-	struct device *dev = device_of(item->channel);
+	struct device *dev;
 
+	if (!item->channel->dma)
+		return;
+	dev = device_of(item->channel);
 	dma_unmap_page(dev, item->src, item->bytes, DMA_TO_DEVICE);
 	dma_unmap_page(dev, item->dst, item->bytes, DMA_FROM_DEVICE);
 }
@@ -70,7 +85,7 @@ static void end_item(struct sluice_item *item)
 	unmap(item);
 	if (item->failed && !job->result)
 		job->result = -EIO;
-	else if (!item->failed)
+	else if (!item->failed && ch->dma)
 		sluice_count(dma_bytes, item->bytes);
 	item->state = ITEM_FREE;
 	ch->in_flight--;
@@ -84,8 +99,8 @@ static int reap(struct sluice_channel *ch)
 {
 	int n = 0;
 
-	for (unsigned int i = 0; i < depth; i++)
-		/* acquire: `failed`; partner: item_done */
+	for (unsigned int i = 0; i < ch->depth; i++)
+		/* acquire: `failed`; partner: sluice_item_ended */
 		if (smp_load_acquire(&ch->items[i].state) == ITEM_ENDED) {
 			end_item(&ch->items[i]);
 			n++;
@@ -93,33 +108,27 @@ static int reap(struct sluice_channel *ch)
 	return n;
 }
 
-/* A range within one page or within pages that follow each other. */
-struct run {
-	struct page *page;
-	size_t offset, bytes;
-};
-
-static struct run run_at(const struct sluice_region *r, u64 address, u64 bytes)
+static struct sluice_span span_at(const struct sluice_region *r, u64 address, u64 bytes)
 {
 	unsigned long i = (address - r->start) >> PAGE_SHIFT;
-	struct run run = { r->pages[i], offset_in_page(address), 0 };
-	unsigned long pfn = page_to_pfn(run.page);
+	struct sluice_span span = { r->pages[i], offset_in_page(address), 0 };
+	unsigned long pfn = page_to_pfn(span.page);
 
-	run.bytes = PAGE_SIZE - run.offset;
-	while (run.bytes < bytes && ++i < r->count && page_to_pfn(r->pages[i]) == ++pfn)
-		run.bytes += PAGE_SIZE;
-	run.bytes = min_t(u64, run.bytes, bytes);
-	return run;
+	span.bytes = PAGE_SIZE - span.offset;
+	while (span.bytes < bytes && ++i < r->count && page_to_pfn(r->pages[i]) == ++pfn)
+		span.bytes += PAGE_SIZE;
+	span.bytes = min_t(u64, span.bytes, bytes);
+	return span;
 }
 
-static bool is_mapped(struct sluice_item *item, const struct run *src, const struct run *dst)
+static bool is_mapped(struct sluice_item *item)
 {
 	struct device *dev = device_of(item->channel);
 
-	item->src = dma_map_page(dev, src->page, src->offset, item->bytes, DMA_TO_DEVICE);
+	item->src = dma_map_page(dev, item->from.page, item->from.offset, item->bytes, DMA_TO_DEVICE);
 	if (dma_mapping_error(dev, item->src))
 		return false;
-	item->dst = dma_map_page(dev, dst->page, dst->offset, item->bytes, DMA_FROM_DEVICE);
+	item->dst = dma_map_page(dev, item->to.page, item->to.offset, item->bytes, DMA_FROM_DEVICE);
 	if (!dma_mapping_error(dev, item->dst))
 		return true;
 	dma_unmap_page(dev, item->src, item->bytes, DMA_TO_DEVICE);
@@ -127,7 +136,7 @@ static bool is_mapped(struct sluice_item *item, const struct run *src, const str
 }
 
 /* Returns: false when the device takes nothing now. */
-static bool submit(struct sluice_item *item)
+static bool submit_dma(struct sluice_item *item)
 {
 	struct dma_chan *dma = item->channel->dma;
 	struct dma_async_tx_descriptor *tx;
@@ -137,9 +146,8 @@ static bool submit(struct sluice_item *item)
 				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
 	if (!tx)
 		return false;
-	tx->callback_result = item_done;
+	tx->callback_result = dma_ended;
 	tx->callback_param = item;
-	item->failed = false;
 	item->state = ITEM_SUBMITTED;
 	if (dma_submit_error(dmaengine_submit(tx))) {
 		item->state = ITEM_FREE;
@@ -149,10 +157,19 @@ static bool submit(struct sluice_item *item)
 	return true;
 }
 
+static bool submit(struct sluice_item *item)
+{
+	if (item->channel->dma)
+		return submit_dma(item);
+	item->state = ITEM_SUBMITTED;
+	sluice_onload_submit(item->channel->pool, item);
+	return true;
+}
+
 /* ---- feeding ------------------------------------------------------------------------------ */
 
 /* Copies up to `bytes` within one page on each side. Returns: the number of bytes. */
-static size_t copy_by_cpu(const struct run *src, const struct run *dst)
+static size_t copy_by_cpu(const struct sluice_span *src, const struct sluice_span *dst)
 {
 	size_t n = min3(PAGE_SIZE - src->offset, PAGE_SIZE - dst->offset,
 			min(src->bytes, dst->bytes));
@@ -168,7 +185,7 @@ static size_t copy_by_cpu(const struct run *src, const struct run *dst)
 
 static struct sluice_item *free_item(struct sluice_channel *ch)
 {
-	for (unsigned int i = 0; i < depth; i++)
+	for (unsigned int i = 0; i < ch->depth; i++)
 		if (ch->items[i].state == ITEM_FREE)
 			return &ch->items[i];
 	return NULL;
@@ -178,9 +195,9 @@ static struct sluice_item *free_item(struct sluice_channel *ch)
 static size_t feed(struct sluice_channel *ch, struct sluice_job *job)
 {
 	u64 rest = min_t(u64, job->bytes - job->next, ch->item_bytes);
-	struct run src = run_at(job->src, job->src_address + job->next, rest);
-	struct run dst = run_at(job->dst, job->dst_address + job->next, rest);
-	size_t align = (size_t)1 << ch->dma->device->copy_align;
+	struct sluice_span src = span_at(job->src, job->src_address + job->next, rest);
+	struct sluice_span dst = span_at(job->dst, job->dst_address + job->next, rest);
+	size_t align = ch->dma ? (size_t)1 << ch->dma->device->copy_align : 1;
 	struct sluice_item *item = free_item(ch);
 	size_t n = min(src.bytes, dst.bytes);
 
@@ -191,7 +208,9 @@ static size_t feed(struct sluice_channel *ch, struct sluice_job *job)
 	n = round_down(n, align);
 	item->job = job;
 	item->bytes = n;
-	if (!is_mapped(item, &src, &dst))
+	item->from = src;
+	item->to = dst;
+	if (ch->dma && !is_mapped(item))
 		return copy_by_cpu(&src, &dst);
 	if (!submit(item)) {
 		unmap(item);
@@ -292,7 +311,7 @@ static void check_stuck(struct sluice_channel *ch)
 {
 	int rc;
 
-	if (!ch->in_flight || !atomic_read(&ch->retiring) ||
+	if (!ch->dma || !ch->in_flight || !atomic_read(&ch->retiring) ||
 	    time_before(jiffies, ch->progress + msecs_to_jiffies(STUCK_MS)))
 		return;
 	rc = dmaengine_terminate_sync(ch->dma);
@@ -305,7 +324,7 @@ static void check_stuck(struct sluice_channel *ch)
 		return;
 	}
 	reap(ch);
-	for (unsigned int i = 0; i < depth; i++)
+	for (unsigned int i = 0; i < ch->depth; i++)
 		if (ch->items[i].state == ITEM_SUBMITTED) {
 			ch->items[i].failed = true;
 			end_item(&ch->items[i]);
@@ -328,7 +347,7 @@ static int feeder(void *arg)
 		while (!atomic_read(&ch->kick) && feed_one(ch))
 			is_fed = true;
 		/* also after each end: some providers start nothing by themselves */
-		if (is_fed || ch->in_flight)
+		if (ch->dma && (is_fed || ch->in_flight))
 			dma_async_issue_pending(ch->dma);
 		check_stuck(ch);
 		set_current_state(TASK_IDLE);
@@ -361,33 +380,54 @@ static bool is_wanted(struct dma_chan *dma, void *unused)
 	return !driver[0] || !strcmp(driver, driver_of(dma));
 }
 
-static struct sluice_channel *channel_new(void)
+static bool take_dma(struct sluice_channel *ch)
 {
-	struct sluice_channel *ch = kzalloc(sizeof(*ch), GFP_KERNEL);
 	dma_cap_mask_t mask;
 
-	if (!ch)
-		return NULL;
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 	ch->dma = dma_request_channel(mask, is_wanted, NULL);
 	if (!ch->dma)
-		goto fail;
+		return false;
+	ch->depth = depth;
 	/* a bounce buffer is small */
 	ch->item_bytes = min_t(size_t, (size_t)pages_per_item << PAGE_SHIFT,
 			       dma_max_mapping_size(device_of(ch)) & PAGE_MASK);
+	return true;
+}
+
+static void take_pool(struct sluice_channel *ch, struct sluice_pool *pool)
+{
+	ch->pool = pool;
+	/* two a worker, so that none waits for the feeder */
+	ch->depth = min(2 * sluice_onload_workers(pool), (unsigned int)SLUICE_DEPTH_MAX);
+	ch->item_bytes = min_t(size_t, (size_t)pages_per_item << PAGE_SHIFT, ONLOAD_ITEM_BYTES);
+}
+
+/* pool: NULL: a DMA channel. */
+static struct sluice_channel *channel_new(struct sluice_pool *pool)
+{
+	struct sluice_channel *ch = kzalloc(sizeof(*ch), GFP_KERNEL);
+
+	if (!ch)
+		return NULL;
+	if (pool)
+		take_pool(ch, pool);
+	else if (!take_dma(ch))
+		goto fail;
 	spin_lock_init(&ch->lock);
 	INIT_LIST_HEAD(&ch->contexts);
 	for (unsigned int i = 0; i < SLUICE_DEPTH_MAX; i++)
 		ch->items[i].channel = ch;
 	ch->feeder = kthread_create_on_node(feeder, ch, sluice_channel_node(ch), "sluice-%s",
-					    dma_chan_name(ch->dma));
+					    ch->dma ? dma_chan_name(ch->dma) : "feeder");
 	if (IS_ERR(ch->feeder))
 		goto fail_dma;
 	wake_up_process(ch->feeder);
 	return ch;
 fail_dma:
-	dma_release_channel(ch->dma);
+	if (ch->dma)
+		dma_release_channel(ch->dma);
 fail:
 	kfree(ch);
 	return NULL;
@@ -395,10 +435,36 @@ fail:
 
 static void channel_free(struct sluice_channel *ch)
 {
+	/* the last callback may not have returned; acquire; partner: sluice_item_ended */
+	while (atomic_read_acquire(&ch->enders))
+		usleep_range(50, 100);
 	kthread_stop(ch->feeder);
-	dmaengine_synchronize(ch->dma);
-	dma_release_channel(ch->dma);
+	if (ch->dma) {
+		dmaengine_synchronize(ch->dma);
+		dma_release_channel(ch->dma);
+	}
 	kfree(ch);
+}
+
+static bool add_channel(struct sluice_pool *pool)
+{
+	all[all_count] = channel_new(pool);
+	if (!all[all_count])
+		return false;
+	all_count++;
+	return true;
+}
+
+static void add_pools(void)
+{
+	unsigned int n = sluice_onload_start();
+
+	for (unsigned int i = 0; i < n; i++)
+		if (!add_channel(sluice_onload_pool(i)))
+			break;
+	is_onload = all_count;
+	if (n && !is_onload)
+		sluice_onload_stop();
 }
 
 unsigned int sluice_channels_get(void)
@@ -409,12 +475,11 @@ unsigned int sluice_channels_get(void)
 	depth = clamp(depth, 1u, (unsigned int)SLUICE_DEPTH_MAX);
 	pages_per_item = max(pages_per_item, 1u);
 	users++;
-	while (all_count < min(channels, (unsigned int)SLUICE_CHANNELS_MAX)) {
-		all[all_count] = channel_new();
-		if (!all[all_count])
+	while (!is_onload && all_count < min(channels, (unsigned int)SLUICE_CHANNELS_MAX))
+		if (!add_channel(NULL))
 			break;
-		all_count++;
-	}
+	if (!all_count)
+		add_pools();
 	n = all_count;
 	mutex_unlock(&lock);
 	return n;
@@ -423,9 +488,13 @@ unsigned int sluice_channels_get(void)
 void sluice_channels_put(void)
 {
 	mutex_lock(&lock);
-	if (!--users)
+	if (!--users) {
 		while (all_count)
 			channel_free(all[--all_count]);
+		if (is_onload)
+			sluice_onload_stop();
+		is_onload = false;
+	}
 	mutex_unlock(&lock);
 }
 
@@ -436,19 +505,23 @@ struct sluice_channel *sluice_channel(unsigned int index)
 
 int sluice_channel_node(const struct sluice_channel *ch)
 {
-	return dev_to_node(device_of(ch));
+	return ch->dma ? dev_to_node(device_of(ch)) : sluice_onload_node(ch->pool);
 }
 
 void sluice_channel_driver(const struct sluice_channel *ch, char *out, size_t cap)
 {
-	strscpy(out, driver_of(ch->dma), cap);
+	strscpy(out, ch->dma ? driver_of(ch->dma) : "onload", cap);
 }
 
 void sluice_channel_describe(const struct sluice_channel *ch, struct sluice_attach *a)
 {
+	a->flags = ch->dma ? 0 : SLUICE_CHANNEL_ONLOAD;
 	a->node = sluice_channel_node(ch);
-	a->depth = depth;
+	a->depth = ch->depth;
 	a->item_bytes = min_t(u64, ch->item_bytes, SLUICE_MAX_BYTES);
 	a->max_bytes = SLUICE_MAX_BYTES;
-	strscpy(a->name, dma_chan_name(ch->dma), sizeof(a->name));
+	if (ch->dma)
+		strscpy(a->name, dma_chan_name(ch->dma), sizeof(a->name));
+	else
+		snprintf(a->name, sizeof(a->name), "onload-%d", sluice_channel_node(ch));
 }

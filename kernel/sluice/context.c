@@ -59,25 +59,36 @@ static void record(struct sluice_context *c, unsigned int slot, int result)
 	smp_store_release(&r->state, SLUICE_RECORD_ENDED);
 }
 
-/* The record comes last but one: user space may submit the slot again as soon as it sees it. */
-static void job_free(struct sluice_job *job, int result)
+bool sluice_slot_claim(struct sluice_context *c, unsigned int slot)
 {
-	struct sluice_context *c = job->context;
-	struct sluice_channel *ch = c->channel;
+	bool is_free;
 
-	spin_lock(&ch->lock);
-	job->in_use = false;
-	record(c, job - c->jobs, result);
-	if (!--c->busy)
+	spin_lock(&c->lock);
+	is_free = !(c->busy & BIT_ULL(slot));
+	c->busy |= BIT_ULL(slot);
+	spin_unlock(&c->lock);
+	return is_free;
+}
+
+/* The record comes after the slot is free: user space may submit it again as soon as it sees it.
+ * Under the lock, without which nobody finds the context idle and frees it. */
+void sluice_slot_end(struct sluice_context *c, unsigned int slot, int result)
+{
+	spin_lock(&c->lock);
+	c->busy &= ~BIT_ULL(slot);
+	record(c, slot, result);
+	if (!c->busy)
 		wake_up_all(&c->idle);
-	spin_unlock(&ch->lock);
+	spin_unlock(&c->lock);
 }
 
 void sluice_job_end(struct sluice_job *job)
 {
+	struct sluice_context *c = job->context;
+
 	sluice_region_put(job->src);
 	sluice_region_put(job->dst);
-	job_free(job, job->result);
+	sluice_slot_end(c, job - c->jobs, job->result);
 }
 
 static bool is_well_formed(const struct sluice_entry *e)
@@ -85,23 +96,6 @@ static bool is_well_formed(const struct sluice_entry *e)
 	return e->slot < SLUICE_SLOTS && e->op == SLUICE_OP_COPY && e->bytes &&
 	       e->bytes <= SLUICE_MAX_BYTES && e->src + e->bytes > e->src &&
 	       e->dst + e->bytes > e->dst && !memchr_inv(e->zero, 0, sizeof(e->zero));
-}
-
-/* Takes a slot. Returns: NULL: it is in use. */
-static struct sluice_job *claim(struct sluice_context *c, unsigned int slot)
-{
-	struct sluice_job *job = &c->jobs[slot];
-	bool is_free;
-
-	spin_lock(&c->channel->lock);
-	is_free = !job->in_use;
-	if (is_free) {
-		job->in_use = true;
-		job->cancelled = false;
-		c->busy++;
-	}
-	spin_unlock(&c->channel->lock);
-	return is_free ? job : NULL;
 }
 
 static void queue(struct sluice_context *c, struct sluice_job *job)
@@ -120,19 +114,19 @@ static int start(struct sluice_context *c, const struct sluice_entry *e)
 
 	if (!is_well_formed(e))
 		return -EINVAL;
-	job = claim(c, e->slot);
-	if (!job)
+	if (!sluice_slot_claim(c, e->slot))
 		return -EBUSY;
+	job = &c->jobs[e->slot];
 	sluice_count(copies, 1);
 	job->src = sluice_region_get(c, e->src, e->bytes, false);
 	if (IS_ERR(job->src)) {
-		job_free(job, PTR_ERR(job->src));
+		sluice_slot_end(c, e->slot, PTR_ERR(job->src));
 		return 0;
 	}
 	job->dst = sluice_region_get(c, e->dst, e->bytes, true);
 	if (IS_ERR(job->dst)) {
 		sluice_region_put(job->src);
-		job_free(job, PTR_ERR(job->dst));
+		sluice_slot_end(c, e->slot, PTR_ERR(job->dst));
 		return 0;
 	}
 	job->src_address = e->src;
@@ -142,6 +136,7 @@ static int start(struct sluice_context *c, const struct sluice_entry *e)
 	job->next = 0;
 	job->items = 0;
 	job->result = 0;
+	job->cancelled = false;
 	queue(c, job);
 	return 0;
 }
@@ -174,6 +169,9 @@ void sluice_context_cancel(struct sluice_context *c, u64 from, u64 bytes)
 {
 	struct sluice_job *job;
 
+	sluice_run_cancel(c, from, bytes);
+	if (!c->channel)
+		return;
 	spin_lock(&c->channel->lock);
 	list_for_each_entry(job, &c->queue, list)
 		if (bytes == U64_MAX || job->cookie - from < bytes)
@@ -186,10 +184,26 @@ static bool is_idle(struct sluice_context *c)
 {
 	bool is_idle;
 
-	spin_lock(&c->channel->lock);
+	spin_lock(&c->lock);
 	is_idle = !c->busy;
-	spin_unlock(&c->channel->lock);
+	spin_unlock(&c->lock);
 	return is_idle;
+}
+
+/* From now on a device that hangs is stopped. */
+static void begin_retiring(struct sluice_context *c)
+{
+	sluice_context_cancel(c, 0, U64_MAX);
+	if (!c->channel)
+		return;
+	atomic_inc(&c->channel->retiring);
+	sluice_channel_kick(c->channel);
+}
+
+static void end_retiring(struct sluice_context *c)
+{
+	if (c->channel)
+		atomic_dec(&c->channel->retiring);
 }
 
 int sluice_context_retire(struct sluice_context *c)
@@ -197,11 +211,9 @@ int sluice_context_retire(struct sluice_context *c)
 	int rc;
 
 	c->retired = true;
-	sluice_context_cancel(c, 0, U64_MAX);
-	atomic_inc(&c->channel->retiring);
-	sluice_channel_kick(c->channel);
+	begin_retiring(c);
 	rc = wait_event_killable(c->idle, is_idle(c));
-	atomic_dec(&c->channel->retiring);
+	end_retiring(c);
 	return rc;
 }
 
@@ -209,12 +221,10 @@ static void fini(struct work_struct *work)
 {
 	struct sluice_context *c = container_of(work, struct sluice_context, fini);
 
-	if (c->channel) {
-		atomic_inc(&c->channel->retiring);
-		sluice_channel_kick(c->channel);
-		wait_event_idle(c->idle, is_idle(c));
-		atomic_dec(&c->channel->retiring);
-	}
+	begin_retiring(c);
+	wait_event_idle(c->idle, is_idle(c));
+	end_retiring(c);
+	sluice_group_leave(c);
 	sluice_region_fini(c);
 	mmdrop(c->mm);
 	vfree(c->records);
@@ -225,8 +235,7 @@ static void fini(struct work_struct *work)
 
 void sluice_context_close(struct sluice_context *c)
 {
-	if (c->channel)
-		sluice_context_cancel(c, 0, U64_MAX);
+	sluice_context_cancel(c, 0, U64_MAX);
 	INIT_WORK(&c->fini, fini);
 	queue_work(closing, &c->fini);
 }

@@ -70,6 +70,33 @@ static long do_cancel(struct sluice_context *c, void __user *arg)
 	return 0;
 }
 
+static long do_group(void __user *arg)
+{
+	struct sluice_group g;
+
+	if (copy_from_user(&g, arg, sizeof(g)))
+		return -EFAULT;
+	return sluice_group_create(&g);
+}
+
+static long do_join(struct sluice_context *c, void __user *arg)
+{
+	struct sluice_join j;
+
+	if (copy_from_user(&j, arg, sizeof(j)))
+		return -EFAULT;
+	return sluice_group_join(c, &j);
+}
+
+static long do_run(struct sluice_context *c, void __user *arg)
+{
+	struct sluice_run r;
+
+	if (copy_from_user(&r, arg, sizeof(r)))
+		return -EFAULT;
+	return sluice_run_start(c, &r);
+}
+
 static long do_drop(struct sluice_context *c, void __user *arg)
 {
 	struct sluice_drop d;
@@ -87,23 +114,34 @@ static long do_stat(void __user *arg)
 #define GET(name) s.name = atomic64_read(&sluice_counters.name)
 	GET(pins), GET(unpins), GET(regions), GET(hits), GET(stale), GET(evicted), GET(enters);
 	GET(copies), GET(cancelled), GET(descriptors), GET(callbacks), GET(dma_bytes);
-	GET(cpu_bytes), GET(contexts);
+	GET(cpu_bytes), GET(contexts), GET(runs), GET(messages), GET(onload_bytes);
 #undef GET
 	return copy_to_user(arg, &s, sizeof(s)) ? -EFAULT : 0;
 }
 
-/* Calls that need a channel. */
-static long do_attached(struct sluice_context *c, unsigned int call, void __user *arg)
+static long execute(struct sluice_context *c, unsigned int call, void __user *arg)
 {
-	if (!c->channel)
-		return -ENXIO;
 	switch (call) {
+	case SLUICE_IOC_INFO:
+		return do_info(c, arg);
+	case SLUICE_IOC_ATTACH:
+		return do_attach(c, arg);
 	case SLUICE_IOC_ENTER:
-		return do_enter(c, arg);
+		return c->channel ? do_enter(c, arg) : -ENXIO;
 	case SLUICE_IOC_CANCEL:
 		return do_cancel(c, arg);
 	case SLUICE_IOC_RETIRE:
 		return sluice_context_retire(c);
+	case SLUICE_IOC_DROP:
+		return do_drop(c, arg);
+	case SLUICE_IOC_STAT:
+		return do_stat(arg);
+	case SLUICE_IOC_GROUP:
+		return do_group(arg);
+	case SLUICE_IOC_JOIN:
+		return do_join(c, arg);
+	case SLUICE_IOC_RUN:
+		return do_run(c, arg);
 	}
 	return -ENOTTY;
 }
@@ -111,29 +149,13 @@ static long do_attached(struct sluice_context *c, unsigned int call, void __user
 static long sluice_ioctl(struct file *file, unsigned int call, unsigned long number)
 {
 	struct sluice_context *c = file->private_data;
-	void __user *arg = (void __user *)number;
 	long rc;
 
 	if (current->mm != c->mm)
 		return -EPERM;
 	if (mutex_lock_killable(&c->enter))
 		return -EINTR;
-	switch (call) {
-	case SLUICE_IOC_INFO:
-		rc = do_info(c, arg);
-		break;
-	case SLUICE_IOC_ATTACH:
-		rc = do_attach(c, arg);
-		break;
-	case SLUICE_IOC_DROP:
-		rc = do_drop(c, arg);
-		break;
-	case SLUICE_IOC_STAT:
-		rc = do_stat(arg);
-		break;
-	default:
-		rc = do_attached(c, call, arg);
-	}
+	rc = execute(c, call, (void __user *)number);
 	mutex_unlock(&c->enter);
 	return rc;
 }
@@ -193,9 +215,15 @@ static int __init sluice_init(void)
 
 	if (rc)
 		return rc;
-	rc = misc_register(&sluice_device);
+	rc = sluice_group_init();
 	if (rc)
-		sluice_context_exit();
+		goto fail;
+	rc = misc_register(&sluice_device);
+	if (!rc)
+		return 0;
+	sluice_group_exit();
+fail:
+	sluice_context_exit();
 	return rc;
 }
 
@@ -203,6 +231,7 @@ static void __exit sluice_exit(void)
 {
 	misc_deregister(&sluice_device);
 	sluice_context_exit();
+	sluice_group_exit();
 }
 
 module_init(sluice_init);

@@ -7,6 +7,8 @@
  *   context.c  a context: one open file, bound to an address space and a channel; its jobs
  *   region.c   pinned ranges of a context
  *   channel.c  channels of dmaengine; the feeder, a kthread a channel
+ *   onload.c   kernel threads that copy where there is no DMA channel
+ *   group.c    groups of ranks, and the workers that execute their schedules (run.h)
  *
  *   ENTER -> job (a slot) + two regions -> queue of the context -> feeder cuts items of at most
  *   pages_per_item contiguous pages, `depth` of them with the device -> callback wakes the feeder
@@ -42,7 +44,8 @@
 
 struct sluice_counters {
 	atomic64_t pins, unpins, regions, hits, stale, evicted, enters, copies, cancelled;
-	atomic64_t descriptors, callbacks, dma_bytes, cpu_bytes, contexts;
+	atomic64_t descriptors, callbacks, dma_bytes, cpu_bytes, contexts, runs, messages;
+	atomic64_t onload_bytes;
 };
 extern struct sluice_counters sluice_counters;
 #define sluice_count(name, n) atomic64_add(n, &sluice_counters.name)
@@ -87,13 +90,13 @@ struct sluice_job {
 	u64 next;               /* bytes that items were made for */
 	unsigned int items;     /* with the device */
 	int result;
-	bool in_use, cancelled;
+	bool cancelled;
 };
 
 struct sluice_context {
 	struct mm_struct *mm;   /* of the opener; counted by mmgrab */
 	struct mutex enter;
-	spinlock_t lock;        /* regions */
+	spinlock_t lock;        /* regions, slots */
 	struct list_head regions;
 	unsigned int region_count;
 	unsigned long pages;    /* pinned */
@@ -104,8 +107,11 @@ struct sluice_context {
 	struct sluice_channel *channel; /* NULL before ATTACH */
 	struct list_head list;  /* of channel->contexts, while queue is not empty */
 	struct list_head queue; /* jobs to be fed; under channel->lock */
-	unsigned int busy;      /* jobs in use; under channel->lock */
+	u64 busy;               /* slots in use; under the lock */
 	wait_queue_head_t idle; /* busy is 0 */
+	struct run_group *group; /* NULL before JOIN */
+	u32 rank;
+	struct run *runs[SLUICE_SLOTS]; /* under the lock */
 	struct sluice_record *records; /* a page that user space maps */
 	struct sluice_job jobs[SLUICE_SLOTS];
 };
@@ -128,21 +134,35 @@ int sluice_context_init(void);
 
 enum sluice_item_state { ITEM_FREE, ITEM_SUBMITTED, ITEM_ENDED };
 
-/* One descriptor of the device. Owner: the feeder; the callback stores `failed` and `state`. */
+/* A range within one page or within pages that follow each other. */
+struct sluice_span {
+	struct page *page;
+	size_t offset, bytes;
+};
+
+/*
+ * One descriptor of the device, or one piece of work of a pool. Owner: the feeder, but between
+ * submission and end; sluice_item_ended() stores `failed` and `state`.
+ */
 struct sluice_item {
+	struct list_head list;  /* of a deque (onload.c) */
 	struct sluice_channel *channel;
 	struct sluice_job *job;
-	dma_addr_t src, dst;
+	struct sluice_span from, to;
+	dma_addr_t src, dst;    /* DMA only */
 	size_t bytes;
 	bool failed;
 	int state;
 };
 
 struct sluice_channel {
-	struct dma_chan *dma;
+	struct dma_chan *dma;      /* NULL: `pool` copies */
+	struct sluice_pool *pool;
+	unsigned int depth;        /* most items that the device or pool holds */
 	struct task_struct *feeder;
 	spinlock_t lock;
 	struct list_head contexts; /* with queued jobs, in turn; under the lock */
+	atomic_t enders;           /* threads and interrupts in sluice_item_ended() */
 	atomic_t kick;             /* something has changed since the feeder looked */
 	size_t item_bytes;         /* most bytes of an item */
 	unsigned int in_flight;    /* the feeder's */
@@ -164,8 +184,39 @@ int sluice_channel_node(const struct sluice_channel *ch);
 void sluice_channel_describe(const struct sluice_channel *ch, struct sluice_attach *a);
 void sluice_channel_driver(const struct sluice_channel *ch, char *out, size_t cap);
 void sluice_channel_kick(struct sluice_channel *ch);
+/* The device or a worker has ended an item. Context: any, also interrupts. */
+void sluice_item_ended(struct sluice_item *item, bool failed);
+
+/* ---- onload.c ----------------------------------------------------------------------------- */
+
+/* Starts the workers of all nodes. Returns: the number of pools. Context: sleeps. */
+unsigned int sluice_onload_start(void);
+/* Context: no item is left; sleeps. */
+void sluice_onload_stop(void);
+struct sluice_pool *sluice_onload_pool(unsigned int index);
+int sluice_onload_node(const struct sluice_pool *p);
+unsigned int sluice_onload_workers(const struct sluice_pool *p);
+void sluice_onload_submit(struct sluice_pool *p, struct sluice_item *item);
+
+/* ---- group.c; calls of user space, under context->enter ------------------------------------ */
+
+/* Returns: a descriptor, or -errno. */
+int sluice_group_create(const struct sluice_group *arg);
+int sluice_group_join(struct sluice_context *c, const struct sluice_join *arg);
+int sluice_run_start(struct sluice_context *c, const struct sluice_run *arg);
+/* As sluice_context_cancel(). The runs end soon afterwards. */
+void sluice_run_cancel(struct sluice_context *c, u64 from, u64 bytes);
+/* The context has no run any more. */
+void sluice_group_leave(struct sluice_context *c);
+int sluice_group_init(void);
+/* Context: all contexts have ended. */
+void sluice_group_exit(void);
 
 /* context.c, for the feeder: the job's last item has ended, or none was made. */
 void sluice_job_end(struct sluice_job *job);
+/* Takes a slot. Returns: false: it is in use. */
+bool sluice_slot_claim(struct sluice_context *c, unsigned int slot);
+/* Writes the record of a slot and gives it back. The context may be gone afterwards. */
+void sluice_slot_end(struct sluice_context *c, unsigned int slot, int result);
 
 #endif

@@ -29,9 +29,9 @@
  * Threads: any thread may post to a channel, also inside done(). A channel calls done() exactly
  * once for each accepted copy, in a thread of the engine or in a thread inside engine_poll(),
  * engine_cancel() or retire(), and never inside engine_post() or engine_flush().
- * Signals: memory, post, flush, poll, cancel and retire are async-signal-safe, because the guard's fault
- * handler calls them with every signal blocked: they allocate nothing and take no lock that an
- * interrupted thread may hold. In the handler retire may sleep. All other functions are not
+ * Signals: memory, post, flush, poll, cancel and retire are async-signal-safe, because the guard's
+ * fault handler calls them with every signal blocked: they allocate nothing and take no lock that
+ * an interrupted thread may hold. In the handler retire may sleep. All other functions are not
  * signal-safe.
  * Fork: the child has no engine; engine_after_fork_child() forgets every channel.
  */

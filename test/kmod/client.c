@@ -6,35 +6,18 @@
  *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
  *   client hang           a device that never ends can be retired
  *   client random N       N children that copy, unmap, fork and are killed
+ *   client none           there is no channel
  *   client stat           waits until nothing is open, prints counters; fails unless pins = unpins
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "../../kernel/include/uapi/sluice_kmod.h"
+#include "device.h"
 
-#define MIB  ((size_t)1 << 20)
-#define PAGE ((size_t)4096)
 #define COOKIE 1000ull /* of slot 0 */
-#define CHECK(x)                                                                                   \
-	do {                                                                                       \
-		if (!(x)) {                                                                        \
-			printf("BROKEN line %d: %s (errno %d)\n", __LINE__, #x, errno);            \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
 
 struct client {
 	int fd;
@@ -44,15 +27,13 @@ struct client {
 
 static struct client attach(void)
 {
-	struct client c = { .fd = open("/dev/sluice", O_RDWR | O_CLOEXEC) };
+	struct client c = { .fd = open_device() };
 	struct sluice_info info;
 
-	CHECK(c.fd >= 0);
 	CHECK(!ioctl(c.fd, SLUICE_IOC_INFO, &info));
 	CHECK(info.abi == SLUICE_ABI && info.slots == SLUICE_SLOTS && info.channels > 0);
 	CHECK(!ioctl(c.fd, SLUICE_IOC_ATTACH, &c.attach));
-	c.records = mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c.fd, 0);
-	CHECK(c.records != MAP_FAILED);
+	c.records = map_records(c.fd);
 	return c;
 }
 
@@ -70,15 +51,7 @@ static int submit(struct client *c, unsigned slot, void *dst, const void *src, s
 	return ioctl(c->fd, SLUICE_IOC_ENTER, &enter) ? -errno : 0;
 }
 
-static int wait_for(struct client *c, unsigned slot)
-{
-	for (int i = 0; i < 400000; i++) {
-		if (__atomic_load_n(&c->records[slot].state, __ATOMIC_ACQUIRE))
-			return c->records[slot].result;
-		usleep(50);
-	}
-	return -ETIME;
-}
+static int wait_for(struct client *c, unsigned slot) { return wait_record(c->records, slot); }
 
 static int copy(struct client *c, void *dst, const void *src, size_t bytes)
 {
@@ -91,25 +64,6 @@ static void end(struct client *c)
 {
 	munmap((void *)c->records, SLUICE_RECORDS_BYTES);
 	close(c->fd);
-}
-
-static struct sluice_stat stat_now(void)
-{
-	int fd = open("/dev/sluice", O_RDWR | O_CLOEXEC);
-	struct sluice_stat s;
-
-	CHECK(fd >= 0 && !ioctl(fd, SLUICE_IOC_STAT, &s));
-	close(fd);
-	return s;
-}
-
-static char *memory(size_t bytes, int fd)
-{
-	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-
-	CHECK(p != MAP_FAILED);
-	return p;
 }
 
 static void fill(char *p, size_t bytes, unsigned seed)
@@ -249,7 +203,7 @@ static void rule_memlock(void)
 		for (size_t i = 0; i < 20; i++) /* pins that nobody needs make room */
 			CHECK(!copy(&c, a + i * 4 * PAGE, a + MIB / 2 + i * 4 * PAGE, 4 * PAGE));
 		end(&c);
-		exit(0);
+		_exit(0);
 	}
 	CHECK(wait(&status) > 0 && !status);
 }
@@ -433,7 +387,8 @@ static int print_stat(void)
 	printf("STAT ");
 	P(pins), P(unpins), P(regions), P(hits), P(stale), P(evicted), P(enters), P(copies),
 		P(cancelled);
-	P(descriptors), P(callbacks), P(dma_bytes), P(cpu_bytes), P(contexts);
+	P(descriptors), P(callbacks), P(dma_bytes), P(cpu_bytes), P(contexts), P(runs), P(messages),
+		P(onload_bytes);
 	printf("\n");
 	return s.pins != s.unpins || s.contexts > 1;
 }
@@ -450,6 +405,12 @@ int main(int argc, char **argv)
 		return hang();
 	if (!strcmp(what, "random") && argc > 2)
 		return random_kills(atoi(argv[2]));
+	if (!strcmp(what, "none")) {
+		struct sluice_info info;
+
+		CHECK(!ioctl(open_device(), SLUICE_IOC_INFO, &info) && !info.channels);
+		return 0;
+	}
 	if (!strcmp(what, "stat"))
 		return print_stat();
 	return 2;

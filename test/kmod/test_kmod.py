@@ -6,6 +6,8 @@ Run alone: ./dev check kmod. Not part of ./dev check: it needs QEMU and a kernel
 import os
 import re
 import shlex
+import shutil
+import subprocess
 
 import guest
 import pytest
@@ -16,6 +18,7 @@ from support.paths import BUILD, PROGRAMS, SLUICE
 
 HERE = guest.ROOT / 'test/kmod'
 UNIT = BUILD / 'dev/test/unit/unit_engine'
+HEADERS = [HERE / 'device.h', guest.ROOT / 'kernel/include/uapi/sluice_kmod.h']
 KILLS = int(os.environ.get('KMOD_KILLS', '200'))
 pytestmark = [pytest.mark.complete, pytest.mark.alone]
 
@@ -28,13 +31,19 @@ except guest.Missing as missing:
 
 PRELUDE = """
 cd /tmp
-step() { echo "BEGIN $1"; shift; timeout 300 "$@" 2>&1; echo "RC $?"; }
+step() { echo "BEGIN $1"; shift; timeout ${limit:-300} "$@" 2>&1; echo "RC $?"; }
+# the module stays while somebody has it open
+busy() { exec 3<>/dev/sluice; $busybox rmmod sluice 2>/dev/null; rc=$?; exec 3>&-; return $((rc == 0)); }
 load() { $busybox insmod /tmp/modules/softdma.ko "$@"; $busybox insmod /tmp/modules/sluice.ko $sluice; }
+alone() { $busybox insmod /tmp/modules/sluice.ko $sluice; }
+unload_alone() { $busybox rmmod sluice; echo "UNLOADED $(ls /dev/sluice 2>/dev/null)"; }
 unload() { $busybox rmmod sluice; $busybox rmmod softdma; echo "UNLOADED $(ls /dev/sluice 2>/dev/null)"; }
 stat() { step stat /tmp/tests/client stat; }
 habit() { echo "$2" > /sys/module/softdma/parameters/$1; }
-dirt() { echo BEGIN dmesg; dmesg | grep -E "$bad"; }
-bad='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection'
+leaks=/sys/kernel/debug/kmemleak
+scan() { echo scan > $leaks; sleep 6; echo scan > $leaks; grep -F '[sluice]' $leaks; }
+dirt() { echo BEGIN dmesg; dmesg | grep -E "$bad"; [ ! -e $leaks ] || scan; }
+bad='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection|DMA-API'
 """
 
 
@@ -76,7 +85,16 @@ def fixture_version(request):
 @pytest.fixture(name='client', scope='session')
 def fixture_client():
     return compile_once(PROGRAMS / 'kmod/client', 'cc', ['-static', '-O1', '-g', '-Wall', '-Wextra'],
-                        [HERE / 'client.c'], headers=[guest.ROOT / 'kernel/include/uapi/sluice_kmod.h'])
+                        [HERE / 'client.c'], headers=HEADERS)
+
+
+@pytest.fixture(name='goal', scope='session')
+def fixture_goal():
+    src = guest.ROOT / 'src'
+    inputs = [HERE / 'goal.c', src / 'goal/build.c', src / 'goal/verify.c',
+              *sorted((src / 'goal/gen').glob('*.c'))]
+    flags = ['-static', '-O1', '-g', '-Wall', '-Wextra', f'-I{src}']
+    return compile_once(PROGRAMS / 'kmod/goal', 'cc', flags, inputs, headers=HEADERS)
 
 
 def test_rules_and_habits_of_devices(version, client):
@@ -84,16 +102,56 @@ def test_rules_and_habits_of_devices(version, client):
     then, on one that needs alignment and reports nothing, with one page an item; then a slow and a hanging
     device, and a plain one again."""
     console = guest.run(version, script(
-        'load', 'step rules /tmp/tests/client rules', 'habit null_every 5', 'habit reorder Y',
+        'load', 'echo BEGIN busy; busy; echo RC $?', 'step rules /tmp/tests/client rules',
+        'habit null_every 5', 'habit reorder Y',
         'step rules /tmp/tests/client rules', 'stat', 'unload',
         'sluice=pages_per_item=1; load align=6 silent=Y', 'step rules /tmp/tests/client rules', 'stat',
         'unload',
         'sluice=; load', 'habit delay_us 20000', 'step cancel /tmp/tests/client cancel', 'habit delay_us 0',
         'habit hang_every 3', 'step hang /tmp/tests/client hang', 'habit hang_every 0',
         'step rules /tmp/tests/client rules', 'stat', 'unload'), [client])
-    counts = check(console, ['rules', 'rules', 'stat', 'rules', 'stat', 'cancel', 'hang', 'rules', 'stat'])
+    counts = check(console, ['busy', 'rules', 'rules', 'stat', 'rules', 'stat', 'cancel', 'hang', 'rules',
+                             'stat'])
     assert counts[1]['cpu_bytes'] > 0 and counts[2]['cancelled'] > 0
     assert console.count('UNLOADED \n') == 3, console[-3000:]
+
+
+def test_dkms_builds_it_from_its_own_tree(version, tmp_path):
+    if not shutil.which('dkms'):
+        pytest.skip('dkms is not installed')
+    tree, headers = tmp_path / 'source/sluice-0.1', guest.kernels()[version][1]
+    subprocess.run(['make', '-s', '-C', guest.ROOT / 'kernel', 'dkms-tree', f'DKMS_TREE={tree}'], check=True)
+    where = ['--sourcetree', tmp_path / 'source', '--dkmstree', tmp_path / 'dkms']
+    (tmp_path / 'dkms').mkdir()
+    for verb in (['add'], ['build', '-k', version, '--kernelsourcedir', headers]):
+        done = subprocess.run(['dkms', *verb, 'sluice/0.1', *where], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert list((tmp_path / 'dkms').rglob('sluice.ko*'))
+
+
+def test_schedules_end_in_the_kernel_while_all_ranks_compute(version, client, goal):
+    """GOAL programs of 2, 3 and 8 ranks without any DMA channel, what RUN refuses, and damaged blocks."""
+    run = '/tmp/tests/goal'
+    ranks = [2, 3, 8]
+    console = guest.run(version, script(
+        'alone', *[f'step of{n} {run} collectives {n}' for n in ranks], f'step refuses {run} refuses',
+        f'step random {run} random {KILLS // 4}', 'stat', 'unload_alone'), [client, goal])
+    counts = check(console, ['of2', 'of3', 'of8', 'refuses', 'random', 'stat'])
+    assert counts[0]['runs'] > 30 * sum(ranks) and counts[0]['messages'] > counts[0]['runs']
+    assert console.count('UNLOADED \n') == 1, console[-3000:]
+
+
+def test_workers_copy_where_no_dma_channel_is_there(version, client):
+    """On-load workers: the rules of the interface without a device; off by default; devices come first."""
+    console = guest.run(version, script(
+        'sluice=workers=3; alone', 'step rules /tmp/tests/client rules',
+        'step cancel /tmp/tests/client cancel',
+        f'step random /tmp/tests/client random {KILLS // 4}', 'stat', 'unload_alone',
+        'sluice=workers=2; load', 'step rules /tmp/tests/client rules', 'stat', 'unload',
+        'sluice=; alone', 'step none /tmp/tests/client none', 'unload_alone'), [client])
+    counts = check(console, ['rules', 'cancel', 'random', 'stat', 'rules', 'stat', 'none'])
+    assert counts[0]['onload_bytes'] > 0 and counts[0]['descriptors'] == 0
+    assert counts[1]['onload_bytes'] == 0 and counts[1]['descriptors'] > 0
 
 
 def test_bounce_buffers(version, client):
@@ -102,31 +160,76 @@ def test_bounce_buffers(version, client):
     check(console, ['rules', 'stat'])
 
 
+@pytest.mark.timeout(900 + KILLS)
 def test_random_kills_leave_no_page_pinned(version, client):
     console = guest.run(version, script(
-        'load', 'habit reorder Y', 'habit error_every 7', f'step random /tmp/tests/client random {KILLS}',
-        'stat', 'unload'), [client])
+        f'limit={300 + KILLS}; load', 'habit reorder Y', 'habit error_every 7',
+        f'step random /tmp/tests/client random {KILLS}', 'stat', 'unload'), [client], seconds=600 + KILLS)
     counts = check(console, ['random', 'stat'])
     assert counts[0]['pins'] > 0 and counts[0]['stale'] > 0
 
 
-def test_engine_suite_and_two_ranks(version, client):
-    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and MPI."""
-    mpi = need('mpich')
-    program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
+def need_host_files(version):
+    if not guest.has_host_files(version):
+        pytest.skip('this kernel has no 9p')
+
+
+def mpi_step(mpi, program, name, ranks, **options):
+    """A step that runs a program of MPI, and its counters. Every call returns early."""
     env = {**mpi.own_env, 'LD_LIBRARY_PATH': str(mpi.libdir), 'SLUICE_ENGINE': 'kmod',
            'SLUICE_WORKER_KIND': 'thread', 'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1',
            'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_DECIDE': 'table', 'SLUICE_COLL_THRESHOLD': '1',
-           'SLUICE_STATS': '/tmp/stats', 'XDG_CONFIG_HOME': '/nonexistent', 'HYDRA_IFACE': 'lo'}
+           'SLUICE_STATS': f'/tmp/stats-{name}', 'XDG_CONFIG_HOME': '/nonexistent', 'HYDRA_IFACE': 'lo',
+           **options}
     words = ' '.join(f'{k}={shlex.quote(v)}' for k, v in env.items())
+    start = f'{mpi.mpiexec} -launcher fork -hosts localhost -n {ranks} {SLUICE} run {program}'
+    return f'step {name} env {words} {start}; step stats-{name} cat $(ls /tmp/stats-{name}*)'
+
+
+def test_engine_suite_and_two_ranks(version, client):
+    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and MPI."""
+    need_host_files(version)
+    mpi = need('mpich')
+    program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
     console = guest.run(version, script(
         'load', f'step info env SLUICE_ENGINE=kmod {SLUICE} info', 'stat',
         f'step unit env UNIT_ENGINE_ONLY=kmod {UNIT} engine_', 'stat',
-        f'step bcast env {words} {mpi.mpiexec} -launcher fork -hosts localhost -n 2 {SLUICE} run {program}',
-        'step stats cat $(ls /tmp/stats*)', 'stat', 'unload'), [client])
-    counts = check(console, ['info', 'stat', 'unit', 'stat', 'bcast', 'stats', 'stat'])
+        mpi_step(mpi, program, 'bcast', 2), 'stat', 'unload'), [client])
+    counts = check(console, ['info', 'stat', 'unit', 'stat', 'bcast', 'stats-bcast', 'stat'])
     by_name = {name: out for name, out, _ in steps(console)}
     assert re.search(r'kmod +yes', by_name['info']), by_name['info']
     assert ' 0 failed' in by_name['unit'], by_name['unit']
     assert 'BCAST 0 wrong bytes' in by_name['bcast'], by_name['bcast']
-    assert counts[2]['dma_bytes'] > counts[1]['dma_bytes'], by_name['stats']
+    assert counts[2]['dma_bytes'] > counts[1]['dma_bytes'], by_name['stats-bcast']
+
+
+def per_mib(before, after):
+    """Counts of what happened between two statistics, and how many a MiB that the device copied."""
+    one = {k: after[k] - before[k] for k in after}
+    mib = max(one['dma_bytes'] / 2**20, 1)
+    counts = [f'{k} {one[k]} ({one[k] / mib:.1f} a MiB)'
+              for k in ('pins', 'descriptors', 'callbacks', 'enters', 'copies')]
+    print(f'SHAPE {mib:.0f} MiB by the device:', *counts, f"{one['cancelled']} copies came back", sep=', ')
+    return one
+
+
+@pytest.mark.parametrize('ranks', [2, 4])
+def test_shapes_of_the_paper(version, client, ranks):
+    """Broadcast and gather, without and with the engine, one page an item; then on a device so slow that the
+    program touches what is still on its way, and takes back what the device has not begun."""
+    need_host_files(version)
+    mpi = need('mpich')
+    program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
+    console = guest.run(version, script(
+        'sluice=pages_per_item=1; load', 'stat',
+        mpi_step(mpi, program, 'without', ranks, SLUICE_ENGINE='none'), 'stat',
+        mpi_step(mpi, program, 'with', ranks), 'stat', 'habit delay_us 1000',
+        mpi_step(mpi, program, 'slow', ranks, KMOD_ROUNDS='2'), 'stat', 'unload'), [client])
+    counts = check(console, ['stat', 'without', 'stats-without', 'stat', 'with', 'stats-with', 'stat', 'slow',
+                             'stats-slow', 'stat'])
+    for name, out, _ in steps(console):
+        assert name not in ('without', 'with', 'slow') or 'BCAST 0 wrong bytes' in out, out
+    plain, fast, slow = [per_mib(counts[i], counts[i + 1]) for i in range(3)]
+    assert plain['copies'] == 0
+    assert fast['descriptors'] * 4096 >= fast['dma_bytes'] > 0
+    assert slow['cancelled'] > 0

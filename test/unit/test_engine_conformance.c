@@ -285,9 +285,8 @@ static void caps_are_sound(struct engine_case *e)
 	CHECK(c->depth > 0 && c->max_copy_bytes > 0 && c->align_bytes > 0);
 	CHECK(c->piece_bytes <= c->max_copy_bytes);
 	CHECK_EQ(c->piece_bytes % c->align_bytes, 0);
-	/* whoever goes on alone ends where nobody is; and needs no CPU */
+	/* whoever goes on alone ends where nobody is */
 	CHECK(!(c->flags & ENGINE_AUTONOMOUS) || c->flags & ENGINE_POLLED);
-	CHECK(!(c->flags & ENGINE_AUTONOMOUS) || !(c->flags & ENGINE_USES_CPU));
 }
 
 UNIT_TEST(engine_has_sound_caps) { engine_case_each(caps_are_sound, 0); }

@@ -267,7 +267,7 @@ static void fault_retire(struct engine_chan *base)
 			os_futex_wait(&nobody_rings, 0, DRAIN_NS);
 }
 
-/* What the thread has not taken; the copy that it executes ends. */
+/* Gives back copies that the thread has not taken. */
 static void fault_cancel(struct engine_chan *base, const void *from, size_t bytes)
 {
 	struct fault_chan *ch = (struct fault_chan *)base;

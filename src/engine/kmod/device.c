@@ -76,6 +76,7 @@ int kmod_attach(struct kmod_device *d, int fd, int index, char *reason, size_t c
 		return rc;
 	}
 	d->max_bytes = a.max_bytes;
+	d->flags = a.flags;
 	p = mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {
 		rc = -errno;

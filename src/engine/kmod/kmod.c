@@ -141,6 +141,13 @@ static const struct engine_device_ops device = {
 	.close = kmod_end,
 };
 
+static void kmod_caps(const struct engine_chan *ch, struct engine_caps *out)
+{
+	engine_slots_caps(ch, out);
+	if (((const struct kmod_chan *)ch)->device.flags & SLUICE_CHANNEL_ONLOAD)
+		out->flags |= ENGINE_USES_CPU;
+}
+
 static int kmod_chan_open(int node, int index, struct engine_chan **out)
 {
 	return engine_slots_open(&device, node, index, out);
@@ -157,7 +164,7 @@ const struct engine_ops engine_kmod = {
 	.chan_count = kmod_chan_count,
 	.chan_open = kmod_chan_open,
 	.chan_close = engine_slots_close,
-	.caps = engine_slots_caps,
+	.caps = kmod_caps,
 	.post = engine_slots_post,
 	.flush = engine_slots_flush,
 	.poll = engine_slots_poll,

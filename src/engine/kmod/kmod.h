@@ -22,6 +22,7 @@ struct kmod_device {
 	struct sluice_record *records;
 	struct sluice_entry entries[SW_DEPTH];
 	uint64_t max_bytes;
+	uint32_t flags; /* SLUICE_CHANNEL_* */
 };
 
 /* Opens the device. Returns: a descriptor, or -errno with the reason. Context: sleeps. */
