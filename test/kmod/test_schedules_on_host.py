@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The part of sluice.ko that executes schedules, compiled for user space: damaged programs, failing allocations,
-ranks that leave, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""The part of sluice.ko that executes schedules, compiled for user space: damaged programs, failing
+allocations, ranks that leave, under AddressSanitizer and UndefinedBehaviorSanitizer."""
 import re
 import subprocess
 
