@@ -265,19 +265,22 @@ int engine_slots_poll(struct engine_chan *ch)
 	return n;
 }
 
+static bool lies_in(struct engine_slots *s, int slot, const void *from, size_t bytes)
+{
+	return (uintptr_t)atomic_load_explicit(&s->copies[slot], memory_order_relaxed) -
+		       (uintptr_t)from <
+	       bytes;
+}
+
 /* The slots of `mask` whose copies lie in [from, from + bytes). */
 static uint64_t slots_in(struct engine_slots *s, const _Atomic uint64_t *mask, const void *from,
 			 size_t bytes)
 {
 	uint64_t all = atomic_load_explicit(mask, memory_order_acquire), in = 0;
 
-	for (; all; all &= all - 1) {
-		struct engine_copy *c = atomic_load_explicit(&s->copies[__builtin_ctzll(all)],
-							     memory_order_relaxed);
-
-		if ((uintptr_t)c - (uintptr_t)from < bytes)
+	for (; all; all &= all - 1)
+		if (lies_in(s, __builtin_ctzll(all), from, bytes))
 			in |= all & -all;
-	}
 	return in;
 }
 
@@ -294,10 +297,9 @@ static void cancel_waiting(struct engine_slots *s, const void *from, size_t byte
 		/* another thread may have submitted it, and others may have used the slot since */
 		if (!(atomic_fetch_and_explicit(&s->waiting, ~bit, memory_order_acquire) & bit))
 			atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
-		else if ((uintptr_t)atomic_load_explicit(&s->copies[slot], memory_order_relaxed) -
-				 (uintptr_t)from < bytes) {
+		else if (lies_in(s, slot, from, bytes))
 			end_copy(s, slot, -ECANCELED);
-		} else {
+		else {
 			atomic_fetch_or_explicit(&s->waiting, bit, memory_order_release);
 			atomic_fetch_sub_explicit(&s->running, 1, memory_order_release);
 		}

@@ -93,8 +93,11 @@ static void make(const char *name, u32 rank, u32 ranks)
 {
 	static struct goal_op ops[OPS];
 	static struct goal_edge edges[OPS];
-	struct gen_params p = { .ranks = ranks, .bytes = 4096 * 3 / ranks / 8 * 8, .op = GOAL_ADD,
-				.dtype = GOAL_I64, .segment_bytes = 1000 };
+	struct gen_params p = { .ranks = ranks,
+				.bytes = 4096 * 3 / ranks / 8 * 8,
+				.op = GOAL_ADD,
+				.dtype = GOAL_I64,
+				.segment_bytes = 1000 };
 	struct goal_build b;
 	const char *why;
 
@@ -120,8 +123,12 @@ static int run_block(u32 rank, unsigned slot, u64 id, size_t bytes, unsigned off
 	struct sluice_buffer buffers[2] = { { at, BYTES / 2 - off },
 					    { at + BYTES / 2, BYTES / 2 - off } };
 	void *program = malloc(bytes); /* exactly as long: a read beyond it shows */
-	struct sluice_run arg = { .slot = slot, .buffer_count = 2, .bytes = bytes,
-				  .program = (uintptr_t)program, .id = id, .cookie = slot,
+	struct sluice_run arg = { .slot = slot,
+				  .buffer_count = 2,
+				  .bytes = bytes,
+				  .program = (uintptr_t)program,
+				  .id = id,
+				  .cookie = slot,
 				  .buffers = (uintptr_t)buffers };
 	int rc;
 
@@ -207,8 +214,8 @@ static void make_three(u32 rank)
 	goal_build_init(&b, ops, OPS, edges, OPS);
 	for (u32 i = 0; i < 3; i++) {
 		u64 at = 5000 * i;
-		u32 op = rank ? goal_recv(&b, 0, 9, GOAL_USER + 1, at, 5000) :
-				goal_send(&b, 1, 9, i, GOAL_USER, at, 5000);
+		u32 op = rank ? goal_recv(&b, 0, 9, GOAL_USER + 1, at, 5000)
+			      : goal_send(&b, 1, 9, i, GOAL_USER, at, 5000);
 
 		if (i)
 			goal_irequires(&b, op, last);
@@ -239,8 +246,8 @@ static void contents(void)
 		u64 from = k - BYTES / 2;
 		bool is_copied = k >= BYTES / 2 + off && k < BYTES / 2 + off + 15000;
 
-		CHECK(*byte_at(1, k) == (u8)(is_copied ? from * 7 + from / 251 :
-							 k * 7 + k / 251 + 1));
+		CHECK(*byte_at(1, k) ==
+		      (u8)(is_copied ? from * 7 + from / 251 : k * 7 + k / 251 + 1));
 	}
 	/* one waits, the other leaves */
 	make("dissemination-barrier", 0, 2);

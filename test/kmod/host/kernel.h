@@ -17,25 +17,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_X86 1
+#define CONFIG_X86         1
 #define IS_ENABLED(option) (option)
 #define __user
-#define U64_MAX UINT64_MAX
-#define BIT_ULL(n) (1ull << (n))
-#define PAGE_SHIFT 12
-#define PAGE_SIZE ((size_t)1 << PAGE_SHIFT)
-#define offset_in_page(a) ((size_t)(a) & (PAGE_SIZE - 1))
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
-#define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
-#define DIV_ROUND_UP(a, b) (((a) + (b) - 1) / (b))
-#define READ_ONCE(x) (*(volatile __typeof__(x) *)&(x))
-#define WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
-#define WARN_ON(x) ((x) ? abort() : (void)0)
-#define check_add_overflow(a, b, sum) __builtin_add_overflow(a, b, sum)
-#define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+#define U64_MAX                        UINT64_MAX
+#define BIT_ULL(n)                     (1ull << (n))
+#define PAGE_SHIFT                     12
+#define PAGE_SIZE                      ((size_t)1 << PAGE_SHIFT)
+#define offset_in_page(a)              ((size_t)(a) & (PAGE_SIZE - 1))
+#define min(a, b)                      ((a) < (b) ? (a) : (b))
+#define max(a, b)                      ((a) > (b) ? (a) : (b))
+#define min_t(t, a, b)                 ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
+#define DIV_ROUND_UP(a, b)             (((a) + (b)-1) / (b))
+#define READ_ONCE(x)                   (*(volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, v)               (*(volatile __typeof__(x) *)&(x) = (v))
+#define WARN_ON(x)                     ((x) ? abort() : (void)0)
+#define check_add_overflow(a, b, sum)  __builtin_add_overflow(a, b, sum)
+#define container_of(p, type, member)  ((type *)((char *)(p)-offsetof(type, member)))
 #define module_param(name, type, mode) _Static_assert(sizeof(name), "")
-#define MODULE_PARM_DESC(name, text) _Static_assert(sizeof(text), "")
+#define MODULE_PARM_DESC(name, text)   _Static_assert(sizeof(text), "")
 
 typedef uint8_t u8;
 typedef uint32_t u32;
@@ -55,17 +55,17 @@ static inline void *allocate_zeroed(size_t n)
 {
 	return fail_at && !--fail_at ? NULL : calloc(1, n ? n : 1);
 }
-#define kzalloc(n, f) allocate_zeroed(n)
-#define kvzalloc(n, f) allocate_zeroed(n)
-#define kvmalloc(n, f) allocate_zeroed(n)
-#define kcalloc(n, size, f) allocate_zeroed((size_t)(n) * (size))
+#define kzalloc(n, f)              allocate_zeroed(n)
+#define kvzalloc(n, f)             allocate_zeroed(n)
+#define kvmalloc(n, f)             allocate_zeroed(n)
+#define kcalloc(n, size, f)        allocate_zeroed((size_t)(n) * (size))
 #define kvmalloc_array(n, size, f) allocate_zeroed((size_t)(n) * (size))
-#define kfree free
-#define kvfree free
+#define kfree                      free
+#define kvfree                     free
 
-#define IS_ERR(p) ((uintptr_t)(p) >= (uintptr_t)-4095)
+#define IS_ERR(p)   ((uintptr_t)(p) >= (uintptr_t)-4095)
 #define ERR_PTR(rc) ((void *)(intptr_t)(rc))
-#define PTR_ERR(p) ((int)(intptr_t)(p))
+#define PTR_ERR(p)  ((int)(intptr_t)(p))
 
 #define u64_to_user_ptr(a) ((void *)(uintptr_t)(a))
 static inline unsigned long copy_from_user(void *to, const void *from, size_t n)
@@ -88,13 +88,13 @@ struct page {
 	u8 bytes[PAGE_SIZE];
 };
 #define kmap_local_page(p) ((p)->bytes)
-#define kunmap_local(p) ((void)(p))
-#define cond_resched() ((void)0)
+#define kunmap_local(p)    ((void)(p))
+#define cond_resched()     ((void)0)
 #define kernel_fpu_begin() ((void)0)
-#define kernel_fpu_end() ((void)0)
-#define ktime_get() ((ktime_t)1000)
-#define ktime_sub(a, b) ((a) - (b))
-#define ktime_to_ns(t) ((u64)(t))
+#define kernel_fpu_end()   ((void)0)
+#define ktime_get()        ((ktime_t)1000)
+#define ktime_sub(a, b)    ((a) - (b))
+#define ktime_to_ns(t)     ((u64)(t))
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
@@ -126,8 +126,7 @@ static inline void list_del_init(struct list_head *n)
 #define list_for_each_entry_safe(p, n, l, member)                                                  \
 	for (p = container_of((l)->next, __typeof__(*p), member),                                  \
 	    n = container_of(p->member.next, __typeof__(*p), member);                              \
-	     &p->member != (l);                                                                    \
-	     p = n, n = container_of(n->member.next, __typeof__(*p), member))
+	     &p->member != (l); p = n, n = container_of(n->member.next, __typeof__(*p), member))
 
 /* ---- locks, references, bitmaps ----------------------------------------------------------- */
 
@@ -137,13 +136,13 @@ typedef struct {
 struct mutex {
 	bool held;
 };
-#define LOCK(l) ((l)->held ? abort() : (void)0, (l)->held = true)
-#define UNLOCK(l) (!(l)->held ? abort() : (void)0, (l)->held = false)
-#define spin_lock(l) LOCK(l)
-#define spin_unlock(l) UNLOCK(l)
-#define mutex_init(l) ((l)->held = false)
-#define mutex_lock(l) LOCK(l)
-#define mutex_unlock(l) UNLOCK(l)
+#define LOCK(l)                ((l)->held ? abort() : (void)0, (l)->held = true)
+#define UNLOCK(l)              (!(l)->held ? abort() : (void)0, (l)->held = false)
+#define spin_lock(l)           LOCK(l)
+#define spin_unlock(l)         UNLOCK(l)
+#define mutex_init(l)          ((l)->held = false)
+#define mutex_lock(l)          LOCK(l)
+#define mutex_unlock(l)        UNLOCK(l)
 #define mutex_lock_killable(l) (LOCK(l), 0)
 
 struct kref {
@@ -157,9 +156,9 @@ static inline void kref_put(struct kref *k, void (*end)(struct kref *))
 		end(k);
 }
 
-#define BITS 64
+#define BITS                64
 #define bitmap_zalloc(n, f) allocate_zeroed(DIV_ROUND_UP(n, BITS) * sizeof(long))
-#define bitmap_free free
+#define bitmap_free         free
 static inline bool test_bit(unsigned i, const unsigned long *b)
 {
 	return b[i / BITS] >> i % BITS & 1;
@@ -183,9 +182,9 @@ struct workqueue_struct;
 enum { WQ_UNBOUND = 1, WQ_HIGHPRI = 2 };
 extern struct work_struct *queued_work; /* one at most: the test has one group */
 
-#define INIT_WORK(w, f) (*(w) = (struct work_struct){ f, false })
+#define INIT_WORK(w, f)                 (*(w) = (struct work_struct){ f, false })
 #define alloc_workqueue(name, flags, n) ((struct workqueue_struct *)1)
-#define destroy_workqueue(q) ((void)(q))
+#define destroy_workqueue(q)            ((void)(q))
 static inline bool queue_work(struct workqueue_struct *q, struct work_struct *w)
 {
 	(void)q;
@@ -212,7 +211,7 @@ struct file {
 #define THIS_MODULE NULL
 #define noop_llseek NULL
 enum { HOST_O_RDWR = 2, HOST_O_CLOEXEC = 02000000 };
-#define O_RDWR HOST_O_RDWR
+#define O_RDWR    HOST_O_RDWR
 #define O_CLOEXEC HOST_O_CLOEXEC
 extern struct file group_file; /* descriptor 3 */
 static inline int anon_inode_getfd(const char *name, const struct file_operations *ops, void *data,
