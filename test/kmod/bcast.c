@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { BYTES = 4 << 20 };
+enum { BYTES = 4 << 20, ROUNDS = 8 };
 
 static char *memory(size_t bytes)
 {
@@ -46,8 +46,7 @@ static double work(void)
 
 int main(int argc, char **argv)
 {
-	int rank, size, bad = 0, all = 0,
-			rounds = getenv("KMOD_ROUNDS") ? atoi(getenv("KMOD_ROUNDS")) : 8;
+	int rank, size, bad = 0, all = 0;
 	char *buf, *gathered;
 
 	MPI_Init(&argc, &argv);
@@ -57,7 +56,7 @@ int main(int argc, char **argv)
 	gathered = memory((size_t)BYTES * (size_t)size);
 	if (!buf || !gathered)
 		MPI_Abort(MPI_COMM_WORLD, 1);
-	for (int round = 0; round < rounds; round++) {
+	for (int round = 0; round < ROUNDS; round++) {
 		if (!rank)
 			fill(buf, round, 0);
 		MPI_Bcast(buf, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);

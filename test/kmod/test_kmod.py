@@ -209,7 +209,7 @@ def per_mib(before, after):
     mib = max(one['dma_bytes'] / 2**20, 1)
     counts = [f'{k} {one[k]} ({one[k] / mib:.1f} a MiB)'
               for k in ('pins', 'descriptors', 'callbacks', 'enters', 'copies')]
-    print(f'SHAPE {mib:.0f} MiB by the device:', *counts, f"{one['cancelled']} copies came back", sep=', ')
+    print(f'SHAPE {mib:.0f} MiB by the device', *counts, f"{one['cancelled']} copies came back", sep=', ')
     return one
 
 
@@ -224,7 +224,7 @@ def test_shapes_of_the_paper(version, client, ranks):
         'sluice=pages_per_item=1; load', 'stat',
         mpi_step(mpi, program, 'without', ranks, SLUICE_ENGINE='none'), 'stat',
         mpi_step(mpi, program, 'with', ranks), 'stat', 'habit delay_us 1000',
-        mpi_step(mpi, program, 'slow', ranks, KMOD_ROUNDS='2'), 'stat', 'unload'), [client])
+        mpi_step(mpi, program, 'slow', ranks), 'stat', 'unload'), [client])
     counts = check(console, ['stat', 'without', 'stats-without', 'stat', 'with', 'stats-with', 'stat', 'slow',
                              'stats-slow', 'stat'])
     for name, out, _ in steps(console):
