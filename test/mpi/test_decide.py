@@ -116,11 +116,12 @@ def test_decide_without_a_common_clock(get_mpi, with_sluice, tmp_path):
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_decide_later_where_calls_are_few(name, get_mpi, with_sluice, tmp_path):
-    """A program with a few collectives has no node group."""
+    """A program with a few collectives has no node group, however long they take."""
     if not with_sluice:
         pytest.skip('--plain')
-    total = run(get_mpi(name), 2, ['one_kind'], with_sluice, tmp_path, env={'SLUICE_COLL': 'auto'})
-    assert total['groups'] == 0 and total['bcast_admitted'] == 0, total
+    total = run(get_mpi(name), 2, ['communicators_come_and_go'], with_sluice, tmp_path,
+                env={'SLUICE_COLL': 'auto', 'fault': 'slow_host:all'})
+    assert total['groups'] == 0 and total['gather_admitted'] == 0, total
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
@@ -129,9 +130,9 @@ def test_decide_sooner_where_all_ranks_find_the_host_slow(name, agree, get_mpi, 
     """The ranks agree long before the lower bound says so, and on no rank otherwise."""
     if not with_sluice:
         pytest.skip('--plain')
-    dear = {'fault': 'dear_host:all'}
+    slow = {'fault': 'slow_host:all'}
     total = run(get_mpi(name), 2, ['few_short_ones'], with_sluice, tmp_path, env={'SLUICE_COLL': 'auto'},
-                rank_env=[dear, dear if agree else {}])
+                rank_env=[slow, slow if agree else {}])
     assert total['groups'] == (2 if agree else 0), total
 
 

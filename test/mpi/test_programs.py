@@ -134,7 +134,7 @@ def test_spawn(name, children, get_mpi, with_sluice):
     plain = mpi.launch(2, program, *door, sluice=False, timeout=30)
     if 'ok spawn' not in plain.out:
         pytest.skip(f'{name} cannot spawn here: {plain.explain()[-300:]}')
-    for env in (ONE_BYTE, {'SLUICE_DECIDE': 'measure', 'fault': 'dear_host:all'}):
+    for env in (ONE_BYTE, {'SLUICE_DECIDE': 'measure', 'fault': 'slow_host:all'}):
         passed(mpi.launch(2, program, *door, sluice=with_sluice, env=env, timeout=30), 'spawn')
 
 
