@@ -160,7 +160,7 @@ static char *memory_get(bool is_arena, size_t bytes)
 	return p;
 }
 
-/* What arrives is compared with what was sent. */
+/* Compares what arrives with what was sent. */
 static void measure_host(size_t bytes, bool is_arena, bool is_registered)
 {
 	const char *memory = is_arena        ? is_registered ? "arena, registered" : "arena"

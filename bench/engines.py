@@ -56,7 +56,7 @@ def model_env(engine):
     """Returns the environment in which programs see the model."""
     sys.path.insert(0, str(H.ROOT / "test"))
     if engine == "kmod":
-        raise Absent("kmod has no model for programs: load softdma.ko and sluice.ko in a guest (kernel/README.md)")
+        raise Absent("kmod has no model for programs: load softdma.ko and sluice.ko in a guest (kernel/)")
     from support import dsa, fake_cuda
     if engine == "cuda":
         return {"LD_LIBRARY_PATH": str(fake_cuda.library().parent)}
@@ -115,8 +115,9 @@ def overlap(opt, env):
     records = []
     SIDES["engine"] = (True, {"SLUICE_EARLY": "auto", "SLUICE_ENGINE": opt.engine,
                               "SLUICE_WORKER_KIND": "thread", **env})
-    early = Early(argparse.Namespace(options=[], nice=0, busy=False, before=None, sluice=opt.sluice, limit=LIMIT_S),
-                  hosts, lambda x, where, facts: records.append({**x, **where, "launch": facts, "state": ""}),
+    how = argparse.Namespace(options=[], nice=0, busy=False, before=None, sluice=opt.sluice, limit=LIMIT_S)
+    early = Early(how, hosts, lambda x, where, facts: records.append(
+                      {**x, **where, "launch": facts, "state": ""}),
                   lambda where, why: records.append({**where, "failed": str(why)}), lambda *_: None)
     early.compile()
     cores = os.cpu_count() or 1
@@ -148,17 +149,20 @@ def print_engine(found, records):
     print("\npage tables, us closed -> open    mprotect          mremap")
     for r in records:
         if r["what"] == "tables":
-            print(f"{r['bytes']:>12}  {r['mprotect_closed_ns'] / 1e3:>18.1f} -> {r['mprotect_open_ns'] / 1e3:<8.1f}"
-                  f"{r['mremap_closed_ns'] / 1e3:>8.1f} -> {r['mremap_open_ns'] / 1e3:.1f}")
+            us4 = [r[f"{call}_{when}_ns"] / 1e3 for call in ("mprotect", "mremap")
+                   for when in ("closed", "open")]
+            print(f"{r['bytes']:>12}  {us4[0]:>18.1f} -> {us4[1]:<8.1f}{us4[2]:>8.1f} -> {us4[3]:.1f}")
     print("\ncopy, then read    how    to        engine us (P0..P90)            CPU us    CPU / engine")
     for r in records:
         if r["what"] == "copy":
-            print(f"{r['bytes']:>12}       {r['how']:<6} {r['to']:<7} {r['engine_us']:>9.1f} ({r['engine_p0_us']:.1f}"
-                  f"..{r['engine_p90_us']:.1f}) {r['cpu_us']:>18.1f} {r['cpu_us'] / r['engine_us']:>10.2f}")
+            spread = f"({r['engine_p0_us']:.1f}..{r['engine_p90_us']:.1f})"
+            print(f"{r['bytes']:>12}       {r['how']:<6} {r['to']:<7} {r['engine_us']:>9.1f} {spread:<20}"
+                  f"{r['cpu_us']:>8.1f} {r['cpu_us'] / r['engine_us']:>10.2f}")
     for how in ("alone", "full"):
         for to in ("cache", "memory"):
             at = crossover(records, how, to)
-            print(f"crossover, {how}, to {to}: {f'from {at} B on' if at else 'the CPU is faster at every length'}")
+            text = f"from {at} B on" if at else "the CPU is faster at every length"
+            print(f"crossover, {how}, to {to}: {text}")
     print("\nprocesses       bytes    GB/s of all    of the slowest")
     for r in records:
         if r["what"] == "ranks":
@@ -190,7 +194,8 @@ def print_cuda(records):
 # ---- the whole ----------------------------------------------------------------------------------------
 
 def about(opt):
-    cpu = [x for x in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if x.startswith("model name")]
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    cpu = [x for x in lines if x.startswith("model name")]
     return {"when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "cpu": cpu[0].split(":", 1)[1].strip() if cpu else "", "cpus": os.cpu_count(),
             "kernel": os.uname().release, "load_at_start": os.getloadavg()[0], "ranks": opt.ranks,
@@ -228,7 +233,8 @@ def main(argv):
     except (Absent, H.Failed, subprocess.TimeoutExpired) as e:
         print(f"bench: {opt.engine}: {str(e).splitlines()[0]}", file=sys.stderr)
         return 1
-    path = opt.json or H.BUILD / f"{opt.engine}-{out['machine']['when'].replace(':', '').replace('+0000', 'Z')}.json"
+    when = out["machine"]["when"].replace(":", "").replace("+0000", "Z")
+    path = opt.json or H.BUILD / f"{opt.engine}-{when}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: {path}{'  (' + MODEL + ')' if out['is_model'] else ''}")

@@ -29,9 +29,9 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: the thread that touches copies
-         'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
-         'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_cancel',
-         'sw_retire',
+         'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'channel_idle', 'view_at', 'xfer_move',
+         'xfer_queue_start', 'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush',
+         'sw_poll', 'sw_cancel', 'sw_retire',
          'transfers.c:advance', 'transfers.c:fetch', 'transfers.c:poll_facts',
          'reduce.c:advance', 'reduce.c:fetch', 'reduce.c:poll_facts',
          'reclaim', 'engine_slots_post', 'engine_slots_flush', 'engine_slots_poll', 'engine_slots_cancel',

@@ -19,8 +19,7 @@
 #include "node/node.h"
 #include "os/os.h"
 
-enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024,
-       KERNEL_EACH = 16 };
+enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024, KERNEL_EACH = 16 };
 
 struct snapshot {
 	/* number of the present copy; 0: none; written by the owner */

@@ -77,8 +77,8 @@ bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
 	    !is_mapping(buf, (const struct header *)header, &start, &end) || bytes > end - buf)
 		return false;
 	s = sign_of(end);
-	if (!is_readable((uintptr_t)s, sizeof *s, buf, buf + bytes) || s->word != sign_word(buf, s->bytes) ||
-	    s->bytes < bytes)
+	if (!is_readable((uintptr_t)s, sizeof *s, buf, buf + bytes) ||
+	    s->word != sign_word(buf, s->bytes) || s->bytes < bytes)
 		return false;
 	*out_bytes = s->bytes;
 	return true;

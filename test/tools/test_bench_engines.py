@@ -13,8 +13,8 @@ MODEL = 'THIS IS A MODEL'
 
 
 def bench(*args, **env):
-    return subprocess.run([ROOT / 'bench/run', *map(str, args), '--sluice', SLUICE], env=plain_env(**env), text=True,
-                          capture_output=True, timeout=170)
+    return subprocess.run([ROOT / 'bench/run', *map(str, args), '--sluice', SLUICE], env=plain_env(**env),
+                          text=True, capture_output=True, timeout=170)
 
 
 def figures(tmp_path, *args):
@@ -33,13 +33,15 @@ def test_dsa_over_its_model(tmp_path):
     found, text = figures(tmp_path, 'dsa', '--model', '--quick', '--ranks', '1,2')
     check_is_model(found, text, 'dsa')
     assert all(s['ok'] for s in found['check']['steps'])
-    by_kind = {kind: [r for r in found['records'] if r['what'] == kind] for kind in ('tables', 'copy', 'ranks')}
+    by_kind = {kind: [r for r in found['records'] if r['what'] == kind]
+               for kind in ('tables', 'copy', 'ranks')}
     assert [r['bytes'] for r in by_kind['tables']] == [64 << 10, 1 << 20, 4 << 20]
     assert all(r[f'{call}_{when}_ns'] > 0 for r in by_kind['tables'] for call in ('mprotect', 'mremap')
                for when in ('closed', 'open'))
     assert {(r['how'], r['to']) for r in by_kind['copy']} == {(h, t) for h in ('alone', 'full')
                                                               for t in ('cache', 'memory')}
-    assert len(by_kind['copy']) == 12 and all(r['engine_us'] > 0 and r['cpu_us'] > 0 for r in by_kind['copy'])
+    assert len(by_kind['copy']) == 12
+    assert all(r['engine_us'] > 0 and r['cpu_us'] > 0 for r in by_kind['copy'])
     assert [r['processes'] for r in by_kind['ranks']] == [1, 2]
     assert all(r['all_gb_s'] >= r['least_gb_s'] > 0 for r in by_kind['ranks'])
     assert 'overlap' not in found and text.count('crossover') == 4
@@ -63,7 +65,8 @@ def test_a_machine_without_the_device(engine, why, tmp_path):
         pytest.skip('this machine has one')
     done = bench(engine, '--quick', '--json', tmp_path / 'out.json')
     assert done.returncode == 1 and done.stdout == '' and not (tmp_path / 'out.json').exists()
-    assert done.stderr.startswith(f'bench: {engine}: ') and why in done.stderr and done.stderr.count('\n') == 1
+    assert done.stderr.startswith(f'bench: {engine}: ') and why in done.stderr
+    assert done.stderr.count('\n') == 1
 
 
 def test_the_module_has_no_model_outside_of_a_guest():
@@ -76,7 +79,8 @@ def test_a_broken_device_is_told(tmp_path):
     folder = tmp_path / 'bin'
     folder.mkdir()
     broken = folder / 'sluice'
-    broken.write_text('#!/bin/sh\nexport SLUICE_TEST=engine_fault=error=5\nexec "$REAL_SLUICE" check --json fault\n')
+    broken.write_text('#!/bin/sh\nexport SLUICE_TEST=engine_fault=error=5\n'
+                      'exec "$REAL_SLUICE" check --json fault\n')
     broken.chmod(0o755)
     done = subprocess.run([ROOT / 'bench/run', 'dsa', '--quick', '--sluice', broken],
                           env=plain_env(REAL_SLUICE=shutil.which(SLUICE) or str(SLUICE)),

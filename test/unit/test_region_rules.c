@@ -90,7 +90,7 @@ REGION_TEST(a_block_right_above_a_threads_stack_is_adopted)
 	CHECK_FILLED(p + PAGE + stack, MIB, 1);
 }
 
-/* The same with the guard that glibc 2.42 has: pages of the stack's own mapping. */
+/* A stack as glibc 2.42 makes it: its guard consists of pages of its own mapping. */
 REGION_TEST(stacks_with_guard_regions_are_refused)
 {
 	enum { GUARD_INSTALL = 102 };

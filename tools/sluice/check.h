@@ -31,8 +31,8 @@ int check_wait(struct engine_chan *ch, struct check_copy *copies, size_t n);
 int check_result(const struct check_copy *copies, size_t n);
 /*
  * Copies bytes by a channel, in fragments of at most `fragment` bytes, and waits. copies: [depth]
- * of the channel; total: bytes of the transfer, for the engine's choice. Returns: 0; the result of a copy that failed; -ETIME: it did not end in seconds,
- * and the channel is retired.
+ * of the channel; total: bytes of the transfer, for the engine's choice. Returns: 0; the result of
+ * a copy that failed; -ETIME: it did not end in seconds, and the channel is retired.
  */
 int check_copy(struct engine_chan *ch, struct check_copy *copies, char *dst, const char *src,
 	       size_t bytes, size_t fragment, size_t total);

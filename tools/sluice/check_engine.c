@@ -178,7 +178,8 @@ static void check_fresh(struct state *s)
 				     ? -errno
 				     : engine_memory(s->ch, p, COPY_BYTES, round);
 		if (!rc)
-			rc = check_copy(s->ch, s->copies, p, s->from, COPY_BYTES, SIZE_MAX, COPY_BYTES);
+			rc = check_copy(s->ch, s->copies, p, s->from, COPY_BYTES, SIZE_MAX,
+					COPY_BYTES);
 		if (!rc && differ(p, s->from, COPY_BYTES) >= 0)
 			rc = -EIO;
 	}

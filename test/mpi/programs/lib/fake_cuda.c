@@ -3,8 +3,8 @@
  * A libcuda.so.1 without a GPU: it knows registered memory, and a page that it registers stays
  * pinned in a pipe, as a GPU's pages are: fake_gpu_read() reads that page, whatever is mapped at
  * its address meanwhile. Device memory is a memfd, at addresses that only this library can read;
- * another process opens it by the number of its descriptor. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls
- * fail.
+ * another process opens it by the number of its descriptor. FAKE_CUDA_PAGEABLE=1: GPUs read all
+ * memory. FAKE_CUDA_BROKEN=1: calls fail.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -132,7 +132,8 @@ static int memory_add(uintptr_t *out, size_t bytes, int fd)
 		m++;
 	*m = (struct memory){ .bytes = bytes, .fd = fd };
 	m->real = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	*out = m->device = (uintptr_t)mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	m->device = (uintptr_t)mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	*out = m->device;
 	return fd < 0 || m->real == MAP_FAILED ? UNKNOWN : OK;
 }
 
