@@ -125,17 +125,19 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 
 static struct backoff *class_of(uint64_t bytes) { return &vain[rate_class(bytes)]; }
 
+/* Do times decide, rather than SLUICE_REGION_ADOPT_AFTER? */
+static bool is_by_cost(void) { return base_opt.region_adopt_after < 0; }
+
 /* Was the copy read, in less time than the kernel needs for the message? */
 static bool has_paid(struct node_header *h, const struct snapshot *s)
 {
 	int class = rate_class(s->bytes);
 	uint32_t kernel = atomic_load_explicit(&h->kernel_ps[class], memory_order_relaxed);
+	uint64_t copy = (uint64_t)atomic_load_explicit(&out_ps[class], memory_order_relaxed) +
+			atomic_load_explicit(&h->copy_ps[class], memory_order_relaxed);
 
 	return atomic_load_explicit(&s->reads, memory_order_relaxed) &&
-	       (s->head < s->bytes || !kernel ||
-		atomic_load_explicit(&out_ps[class], memory_order_relaxed) +
-				atomic_load_explicit(&h->copy_ps[class], memory_order_relaxed) <
-			kernel);
+	       (!is_by_cost() || s->head < s->bytes || !kernel || copy < kernel);
 }
 
 static void hide(struct node_header *h, uint64_t off, struct snapshot *s)
@@ -260,7 +262,8 @@ void snapshot_end(struct node_header *h, struct snapshot *s)
 
 	backoff_set(b, paid ? 0 : backoff_longer(backoff_interval(b), 1, VAIN_MAX));
 	/* the kernel has a message now and then, so that its time is known */
-	backoff_skip(b, paid ? s->number % KERNEL_EACH == 0 : backoff_interval(b));
+	backoff_skip(b, paid ? is_by_cost() && s->number % KERNEL_EACH == 0 :
+			       backoff_interval(b));
 	withdraw(h, s);
 }
 

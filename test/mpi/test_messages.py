@@ -53,12 +53,12 @@ def test_messages_are_served_where_the_library_reads_them(get_mpi, tmp_path, nam
 @pytest.mark.parametrize('behaviour, sends', [('nonblocking_sends_in_all_ways', 540),
                                               ('persistent_sends_of_16_kilobytes', 200)])
 def test_copies_of_nonblocking_sends_are_read_and_end(get_mpi, tmp_path, name, behaviour, sends):
-    """Without an end of each copy, no place would be left after some thirty of them. Copies are made only
-    where they are faster, which a busy machine may find now and then."""
+    """Without an end of each copy, no place would be left after some thirty of them. With a number of uses
+    in place of costs, copies are made whether they pay or not."""
     mpi = get_mpi(name)
     result = mpi.launch(2, mpi.build('messages.c'), behaviour,
-                        env={'SLUICE_STATS': str(tmp_path / 'stats')})
+                        env={**EARNS, 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0, result.explain()
     for rank in range(2):
         counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
-        assert counters['messages'] > 40
+        assert counters['messages'] > 0.8 * sends
