@@ -25,7 +25,7 @@ enum { RATE_CLASSES = 6 };
 int rate_class(uint64_t bytes);
 /* messages: of this kind so far. Returns: the time now, or 0, as only some messages are timed. */
 uint64_t rate_begin(_Atomic uint32_t *messages);
-/* Adds the measurement that rate_begin() has begun. Noise of a quarter is not written. */
+/* Adds the measurement that rate_begin() has begun. Noise of an eighth is not written. */
 void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns);
 
 /* ---- snapshot.c ---------------------------------------------------------------------------- */

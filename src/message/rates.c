@@ -4,7 +4,7 @@
 #include "node/node.h"
 #include "os/os.h"
 
-enum { TIMED_EACH = 4, RATE_PS_MAX = 4000, NOISE = 4 };
+enum { TIMED_EACH = 4, RATE_PS_MAX = 4000, NOISE = 8, SLOWLY = 8 };
 
 int rate_class(uint64_t bytes)
 {
@@ -18,7 +18,8 @@ uint64_t rate_begin(_Atomic uint32_t *messages)
 	uint32_t n = atomic_load_explicit(messages, memory_order_relaxed);
 
 	atomic_store_explicit(messages, n + 1, memory_order_relaxed); /* a hint */
-	return n % TIMED_EACH ? 0 : os_now_ns();
+	/* not the first, which finds pages and caches cold */
+	return n % TIMED_EACH == TIMED_EACH - 1 ? os_now_ns() : 0;
 }
 
 void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns)
@@ -28,12 +29,14 @@ void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns)
 
 	if (!begin_ns)
 		return;
-	/* a thread may lose its CPU meanwhile */
+	/* A thread may lose its CPU meanwhile, or find its cache cold: a shorter time counts at
+	 * once, a longer one slowly. */
 	now = base_min_u64((os_now_ns() - begin_ns) * 1000 / bytes,
-			   old ? 4 * old : RATE_PS_MAX);
+			   old ? 2 * old : RATE_PS_MAX);
 	apart = now > old ? now - old : old - now;
 	if (old && apart < old / NOISE)
 		return;
-	now = old ? (old + now) / 2 : now;
+	if (old && now > old)
+		now = old + apart / SLOWLY;
 	atomic_store_explicit(rate, (uint32_t)base_max_u64(now, 1), memory_order_relaxed);
 }
