@@ -24,6 +24,7 @@ struct carrier {
 	int signals;  /* signalfd of SIGCHLD */
 	int ranks, joined;
 	bool switches;                  /* asked for */
+	int cpus;                       /* for those that switch */
 	struct switch_group *scheduler; /* NULL: none */
 	char no_switch[ENDPOINTS_REASON_BYTES];
 	int socket[ENDPOINT_RANKS_MAX]; /* to the shell of each rank; -1: closed */
@@ -61,8 +62,8 @@ static struct switch_rank *add_to_scheduler(struct carrier *c, const struct endp
 	if (!c->switches)
 		return NULL;
 	if (!c->scheduler)
-		c->scheduler = switch_start(state->cpus, state->cpu_bytes, c->no_switch,
-					    sizeof c->no_switch);
+		c->scheduler = switch_start(state->cpus, state->cpu_bytes, c->cpus,
+					    c->no_switch, sizeof c->no_switch);
 	if (c->scheduler && switch_has_cpus(c->scheduler, state->cpus, state->cpu_bytes))
 		return switch_add(c->scheduler);
 	if (c->scheduler)
@@ -278,7 +279,8 @@ void carrier_main(int listener, const struct endpoints_program *program)
 	c = (struct carrier){ .listener = listener,
 			      .ranks = (int)base_min_u64((uint64_t)program->ranks,
 							 ENDPOINT_RANKS_MAX),
-			      .switches = program->switches };
+			      .switches = program->switches,
+			      .cpus = program->cpus };
 	if (set_up(&c))
 		_exit(1);
 	while ((!c.joined || live_ranks(&c)) && serve_once(&c))

@@ -46,6 +46,7 @@ struct endpoints_program {
 	int rank;          /* in MPI_COMM_WORLD; -1: unknown */
 	const char *job;   /* ranks share an address space with their own job only; NULL: unknown */
 	int launcher;      /* by endpoints_launcher() */
+	int cpus;          /* that these ranks may keep busy, at least 1 */
 	bool switches;     /* ranks give each other the processor: switch.h */
 };
 

@@ -48,7 +48,7 @@ NOT_WATCHED static long set_traps(void)
 	return rc | sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
 }
 
-/* First function of the process. The carrier waits until it is spare or has ended. */
+/* First function of the process. The carrier waits until it has started or ended. */
 NOT_WATCHED static int worker_main(void *arg)
 {
 	struct endpoint_worker *w = arg;
@@ -66,10 +66,11 @@ NOT_WATCHED static int worker_main(void *arg)
 			  sud_range_start, sud_range_end - sud_range_start, 0);
 	if (rc)
 		sud_syscall(SYS_exit_group, 3);
+	atomic_store_explicit(&w->is_started, 1, memory_order_release);
 	switch_restart(w);
 }
 
-/* Returns: a worker that waits for the queue, or NULL. */
+/* Returns: a worker that will wait for the queue, or NULL. */
 static struct endpoint_worker *start_worker(struct switch_group *g)
 {
 	struct timespec pause = { .tv_nsec = 20 * 1000 };
@@ -85,18 +86,21 @@ static struct endpoint_worker *start_worker(struct switch_group *g)
 	w->id = 2ull * (g->workers + 1);
 	w->stack_top = (uint64_t)w + WORKER_STACK_BYTES;
 	w->group = g;
+	g->worker[g->workers] = w; /* before the worker can own the queue */
+	atomic_fetch_add(&g->awake, 1);
 	w->pid = clone(worker_main, (void *)w->stack_top,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | SIGCHLD, w);
-	while (w->pid > 0 && !atomic_load_explicit(&w->is_unused, memory_order_acquire)) {
+	while (w->pid > 0 && !atomic_load_explicit(&w->is_started, memory_order_acquire)) {
 		nanosleep(&pause, NULL);
 		if (waitpid(w->pid, NULL, WNOHANG) == w->pid)
 			w->pid = -1;
 	}
 	if (w->pid < 0) {
+		atomic_fetch_sub(&g->awake, 1);
 		free(w);
 		return NULL;
 	}
-	g->worker[g->workers++] = w;
+	g->workers++;
 	return w;
 }
 
@@ -104,8 +108,10 @@ static struct endpoint_worker *start_worker(struct switch_group *g)
 
 static struct endpoint_worker *unused_worker(struct switch_group *g)
 {
+	struct endpoint_worker *w;
+
 	for (uint32_t i = 0; i < g->workers; i++)
-		if (g->worker[i]->pid > 0 && atomic_load(&g->worker[i]->is_unused))
+		if (g->worker[i]->pid > 0 && atomic_exchange(&g->worker[i]->is_unused, 0))
 			return g->worker[i];
 	return start_worker(g);
 }
@@ -117,20 +123,37 @@ static struct endpoint_worker *owner(const struct switch_group *g)
 	return id ? g->worker[id / 2 - 1] : NULL;
 }
 
+static void wake_worker(struct endpoint_worker *w)
+{
+	atomic_fetch_add(&w->given, 1);
+	os_futex_wake(&w->given, 1);
+}
+
+/* There is a CPU for one more worker, which watches the owner. */
+static void wake_watcher(struct switch_group *g)
+{
+	for (uint32_t i = 0; i < g->workers; i++)
+		if (g->worker[i]->pid > 0 && atomic_load(&g->worker[i]->is_unused))
+			wake_worker(g->worker[i]);
+	if (g->workers < (uint32_t)g->share)
+		start_worker(g);
+}
+
 /* Returns: whether the queue was given away; not while its owner is inside the scheduler. */
 static bool give_queue(struct switch_group *g)
 {
 	struct endpoint_worker *from = owner(g), *to = unused_worker(g);
 	uint64_t id = from ? from->id : 0;
 
-	if (!to || !atomic_compare_exchange_strong(&g->owner, &id, to->id))
+	if (!to)
 		return false;
+	if (!atomic_compare_exchange_strong(&g->owner, &id, to->id)) {
+		atomic_store(&to->is_unused, 1);
+		return false;
+	}
 	if (from && atomic_load(&from->current))
 		atomic_load(&from->current)->endpoint.handoffs++;
-	atomic_store(&to->is_unused, 0);
-	atomic_fetch_add(&to->given, 1);
-	os_futex_wake(&to->given, 1);
-	switch_wake(g); /* it may have had the queue before, and sleep since then */
+	wake_worker(to);
 	return true;
 }
 
@@ -152,16 +175,19 @@ static void end_worker(struct endpoint_worker *w)
 	w->pid = 0; /* its end is no loss */
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+	atomic_fetch_sub(&w->group->awake, 1);
 }
 
 void switch_monitor(struct switch_group *g)
 {
 	struct endpoint_worker *w = owner(g);
-	bool has_ready = atomic_load(&g->head) != atomic_load(&g->tail) || atomic_load(&g->inbox);
+	bool has_ready = switch_has_ready(g);
 	uint64_t now = atomic_load(&w->switches);
 
 	if (atomic_load(&w->current) && now == w->observed && (has_ready || is_dead(w)))
 		give_queue(g);
+	else if (has_ready && atomic_load(&g->awake) < g->share)
+		wake_watcher(g);
 	w->observed = now;
 	for (uint32_t i = 0; i < g->workers; i++)
 		if (g->worker[i] != owner(g) && is_dead(g->worker[i]))
@@ -170,9 +196,19 @@ void switch_monitor(struct switch_group *g)
 
 /* ---- start and ranks ----------------------------------------------------------------------- */
 
-struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, char *reason,
-				  size_t cap)
+static int count_cpus(const uint64_t *cpus, uint32_t cpu_bytes)
 {
+	int count = 0;
+
+	for (uint32_t i = 0; i < cpu_bytes / sizeof *cpus; i++)
+		count += __builtin_popcountll(cpus[i]);
+	return count;
+}
+
+struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, int share,
+				  char *reason, size_t cap)
+{
+	int most = count_cpus(cpus, cpu_bytes);
 	struct switch_group *g;
 	uint64_t *copy;
 
@@ -188,6 +224,9 @@ struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, char
 	memcpy(copy, cpus, cpu_bytes);
 	g->cpus = copy;
 	g->cpu_bytes = cpu_bytes;
+	g->share = share > most ? most : share;
+	if (g->share < 1)
+		g->share = 1;
 	g->wakes_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->wakes_fd >= 0 && start_worker(g) && give_queue(g)) {
 		*reason = '\0';

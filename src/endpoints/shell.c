@@ -271,7 +271,7 @@ bool endpoints_check_switch(char *reason, size_t cap)
 		pid = fork();
 		if (!pid) {
 			state_collect(state, why, sizeof why);
-			switch_start(state->cpus, state->cpu_bytes, why, sizeof why);
+			switch_start(state->cpus, state->cpu_bytes, 1, why, sizeof why);
 			n = write(fd[1], why, sizeof why);
 			_exit(n < 0); /* its workers end with it */
 		}

@@ -12,7 +12,11 @@ enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
 enum { FP_MAGIC = 0x46505853, SYSCALL_BYTES = 2, TRAP_BREAKPOINT = 3, BREAKPOINT_BYTES = 1 };
 enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
 enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64 };
-enum { KERNEL_YIELD_EVERY = 16 }; /* switches, while a rank is at home */
+/* Switches from one yield to the kernel to the next: while a rank is at home, and while more
+ * workers than there are CPUs are awake. Such a yield may take a time slice. */
+enum { KERNEL_YIELD_EVERY = 16, CROWDED_YIELD_EVERY = 1024 };
+/* A poll takes 2 to 4 us: a yield to the kernel and some pauses. */
+enum { POLL_PAUSES = 64, POLLS_STUCK = 4, POLLS_MAX = 2000 };
 
 extern const char switch_copy_faults[], switch_copy_ends[];
 
@@ -74,7 +78,14 @@ NOT_WATCHED static struct switch_rank *pop(struct switch_group *g)
 	return NULL;
 }
 
-/* All who sleep: a worker that loses the queue at this moment, and the new owner. */
+NOT_WATCHED bool switch_has_ready(const struct switch_group *g)
+{
+	return atomic_load_explicit(&g->head, memory_order_relaxed) !=
+		       atomic_load_explicit(&g->tail, memory_order_relaxed) ||
+	       atomic_load_explicit(&g->inbox, memory_order_relaxed);
+}
+
+/* All who sleep: the owner, and one that was it before. */
 NOT_WATCHED void switch_wake(struct switch_group *g)
 {
 	atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
@@ -113,6 +124,21 @@ NOT_WATCHED static void run_on(struct endpoint_worker *w, struct switch_rank *r)
 	count(w);
 }
 
+/* Lets others have the CPU. */
+NOT_WATCHED static void be_polite(struct endpoint_worker *w)
+{
+	struct switch_group *g = w->group;
+	uint32_t every = KERNEL_YIELD_EVERY;
+
+	if (base_likely(atomic_load_explicit(&g->at_home, memory_order_relaxed) <= 0)) {
+		if (base_likely(atomic_load_explicit(&g->awake, memory_order_relaxed) <= g->share))
+			return;
+		every = CROWDED_YIELD_EVERY;
+	}
+	if (++w->alone % every == 0)
+		sud_syscall(SYS_sched_yield);
+}
+
 /* Called by switch_out() on the stack of the rank. Returns: the next rank, with the scheduler
  * busy; the same rank; or NULL: switch_part() decides, on another stack. */
 NOT_WATCHED struct endpoint *switch_pick(struct endpoint *self)
@@ -131,9 +157,7 @@ NOT_WATCHED struct endpoint *switch_pick(struct endpoint *self)
 			sud_syscall(SYS_sched_yield);
 		return self;
 	}
-	if (atomic_load_explicit(&w->group->at_home, memory_order_relaxed) > 0 &&
-	    ++w->alone % KERNEL_YIELD_EVERY == 0)
-		sud_syscall(SYS_sched_yield);
+	be_polite(w);
 	self->switches++;
 	push(w->group, r);
 	run_on(w, next);
@@ -174,6 +198,8 @@ NOT_WATCHED void switch_part(struct endpoint *self, struct endpoint_worker *w)
 	switch_loop(w);
 }
 
+/* The owner releases the queue, which is empty. Nobody takes the queue before it is released, so
+ * that `is_asleep` never hides a rank in it. */
 NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
 {
 	struct switch_group *g = w->group;
@@ -181,25 +207,80 @@ NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
 
 	atomic_store_explicit(&g->is_asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst); /* partner: post */
-	if (atomic_load_explicit(&g->inbox, memory_order_relaxed) ||
-	    atomic_load_explicit(&g->head, memory_order_relaxed) !=
-		    atomic_load_explicit(&g->tail, memory_order_relaxed)) {
-		switch_wake(g); /* not itself: another may own the queue by now */
+	if (atomic_load_explicit(&g->inbox, memory_order_relaxed)) {
+		switch_wake(g);
+		release(w);
 		return;
 	}
+	release(w);
+	atomic_fetch_sub_explicit(&g->awake, 1, memory_order_relaxed);
 	while (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
 		sud_syscall(SYS_futex, &g->is_asleep, FUTEX_OP_WAIT, 1, NULL, NULL, 0);
+	atomic_fetch_add_explicit(&g->awake, 1, memory_order_relaxed);
 	sud_syscall(SYS_write, g->wakes_fd, &one, sizeof one);
+}
+
+/* The monitor may do the same: one of them clears is_unused. Returns: whether this worker owns the
+ * queue now. */
+NOT_WATCHED static bool claim_queue(struct endpoint_worker *w, uint64_t from)
+{
+	uint32_t unused = 1;
+
+	if (!atomic_compare_exchange_strong(&w->is_unused, &unused, 0))
+		return false;
+	if (atomic_compare_exchange_strong(&w->group->owner, &from, w->id))
+		return true;
+	atomic_store(&w->is_unused, 1);
+	return false;
+}
+
+/* Watches the owner on a CPU that the group has free. Returns: whether this worker owns the queue
+ * now; false: it sleeps until the monitor wakes it. */
+NOT_WATCHED static bool watch(struct endpoint_worker *w)
+{
+	struct switch_group *g = w->group;
+	uint64_t observed = 0, now;
+	int stuck = 0;
+
+	for (int polls = 0; polls < POLLS_MAX; polls++) {
+		uint64_t from = atomic_load(&g->owner);
+		struct endpoint_worker *o = from ? g->worker[from / 2 - 1] : NULL;
+
+		if ((from & ~(uint64_t)OWNER_BUSY) == w->id)
+			return true;
+		if (!o || atomic_load(&g->awake) > g->share)
+			return false;
+		now = atomic_load_explicit(&o->switches, memory_order_relaxed) ^ from << 48;
+		stuck = now == observed ? stuck + 1 : 0;
+		observed = now;
+		if (stuck >= POLLS_STUCK && switch_has_ready(g) && atomic_load(&o->current) &&
+		    !(from & OWNER_BUSY) && claim_queue(w, from)) {
+			struct switch_rank *r = atomic_load(&o->current);
+
+			if (r)
+				r->endpoint.handoffs++;
+			return true;
+		}
+		for (int i = 0; i < POLL_PAUSES; i++)
+			__builtin_ia32_pause();
+		sud_syscall(SYS_sched_yield); /* whoever else needs this CPU has it */
+	}
+	return false;
 }
 
 NOT_WATCHED static void await_ownership(struct endpoint_worker *w)
 {
+	struct switch_group *g = w->group;
 	uint32_t observed = atomic_load_explicit(&w->given, memory_order_acquire);
 
-	if ((atomic_load_explicit(&w->group->owner, memory_order_acquire) & ~OWNER_BUSY) == w->id)
+	if ((atomic_load_explicit(&g->owner, memory_order_acquire) & ~OWNER_BUSY) == w->id)
 		return;
 	atomic_store_explicit(&w->is_unused, 1, memory_order_release);
+	if (watch(w))
+		return;
+	atomic_fetch_sub_explicit(&g->awake, 1, memory_order_relaxed);
 	sud_syscall(SYS_futex, &w->given, FUTEX_OP_WAIT, observed, NULL, NULL, 0);
+	atomic_fetch_add_explicit(&g->awake, 1, memory_order_relaxed);
 }
 
 NOT_WATCHED void switch_loop(struct endpoint_worker *w)
@@ -212,13 +293,13 @@ NOT_WATCHED void switch_loop(struct endpoint_worker *w)
 			await_ownership(w);
 			continue;
 		}
+		atomic_store_explicit(&w->is_unused, 0, memory_order_relaxed);
 		drain(w->group);
 		next = pop(w->group);
 		if (next) {
 			run_on(w, next);
 			switch_enter(&next->endpoint);
 		}
-		release(w);
 		sleep_if_empty(w);
 	}
 }

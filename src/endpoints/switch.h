@@ -11,9 +11,13 @@
  * Dispatch raises SIGSYS at each system call of a rank on it; the handler moves the signal frame to
  * the home, which executes the call there. Faults go home in the same way and happen again.
  *
- * One worker owns the queue. A rank that keeps it for a time slice while others are ready loses it:
- * the monitor (the carrier) gives the queue to a spare worker, and the rank goes on beside it. No
- * rank is interrupted: a worker inside the scheduler marks the word of the owner as busy.
+ * One worker owns the queue. A rank that keeps it from the others loses it, and goes on beside it:
+ *
+ *   free CPUs   as many workers as the group has CPUs are awake. Those without a rank watch the
+ *               owner, and take the queue when it has not switched for some microseconds
+ *   else        the monitor (the carrier) gives the queue to a spare worker after a time slice
+ *
+ * No rank is interrupted: a worker inside the scheduler marks the word of the owner as busy.
  *
  * Context: the functions below, the carrier's thread. In ranks and on workers FS is a rank's, so
  * nothing there uses TLS, errno or the C library.
@@ -30,12 +34,13 @@
 struct switch_group;
 struct switch_rank;
 
-/* Starts the scheduler with one worker on the CPUs of the mask. Returns: NULL with a reason. */
-struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, char *reason,
-				  size_t cap);
+/* Starts the scheduler on the CPUs of the mask, of which it keeps `share` busy at most. Returns:
+ * NULL with a reason. */
+struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, int share,
+				  char *reason, size_t cap);
 /* Room for a rank, which its image finds by endpoint_find(). Returns: NULL: no memory. */
 struct switch_rank *switch_add(struct switch_group *g);
-/* Is this the mask of the worker? */
+/* Is this the mask of the workers? */
 bool switch_has_cpus(const struct switch_group *g, const uint64_t *cpus, uint32_t cpu_bytes);
 void switch_set_pid(struct switch_rank *r, int pid);
 struct endpoint *switch_endpoint(struct switch_rank *r);

@@ -55,7 +55,8 @@ struct endpoint_worker {
 	_Atomic uint64_t switches;
 	uint64_t observed; /* monitor: switches at the last slice */
 	uint32_t alone; /* switches that may have kept a home from running */
-	_Atomic uint32_t given, is_unused; /* given: futex */
+	_Atomic uint32_t is_started, given; /* given: futex */
+	_Atomic uint32_t is_unused; /* who clears it may make this worker the owner */
 	int pid;
 };
 
@@ -66,9 +67,12 @@ struct switch_group {
 	_Alignas(64) struct switch_rank *_Atomic inbox;
 	_Atomic uint32_t is_asleep; /* futex: the owner waits for the inbox */
 	_Atomic int32_t at_home; /* ranks, for a heuristic: it may be off by some */
+	_Atomic int32_t awake;   /* workers that run or watch */
+	int32_t share;           /* CPUs for them */
 	int wakes_fd;
 	const uint64_t *cpus;
-	uint32_t cpu_bytes, workers;
+	uint32_t cpu_bytes;
+	uint32_t workers;
 	_Atomic uint32_t ranks;
 	struct switch_rank *rank[ENDPOINT_RANKS_MAX];
 	struct endpoint_worker *worker[WORKERS_MAX];
@@ -88,6 +92,7 @@ _Noreturn void switch_restart(struct endpoint_worker *w);
 size_t switch_copy(void *to, const void *from, size_t bytes);
 
 void switch_wake(struct switch_group *g);
+bool switch_has_ready(const struct switch_group *g);
 /* switch.c, called by switch.S */
 struct endpoint *switch_pick(struct endpoint *self);
 _Noreturn void switch_part(struct endpoint *self, struct endpoint_worker *w);

@@ -62,7 +62,7 @@ struct endpoint {
 	/* Returns: how many of the bytes were not copied, because one side is not mapped */
 	size_t (*copy)(void *to, const void *from, size_t bytes);
 	uint64_t switches, trips; /* to another rank; home by a system call or a fault */
-	uint64_t handoffs; /* carrier: times that it kept its worker, and others got the queue */
+	uint64_t handoffs; /* times that it kept its worker and others got the queue */
 	uint64_t stays;    /* times that it chose to stay home for a while */
 };
 

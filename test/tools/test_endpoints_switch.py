@@ -56,6 +56,17 @@ def test_others_go_on_while_a_rank_keeps_its_processor(what, run):
     assert finish(run(what, 4)) == [(0, '0: others went on\n', '')] + [(0, '', '')] * 3
 
 
+@pytest.mark.parametrize('ranks', [2, 3])
+def test_ranks_compute_at_a_time_where_a_cpu_is_free(ranks, program, tmp_path):
+    """In bursts that are shorter than the monitor's time slice: a worker that watches runs the others."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip('one CPU')
+    env = {'SLUICE_ENDPOINTS_SWITCH': 'user', 'MPI_LOCALNRANKS': str(ranks)}
+    ends = finish(start([program, 'bursts', ranks, 50, tmp_path / 'shared'], ranks, ranks,
+                        rank_env=[env] * ranks))
+    assert ends == [(0, f'{r}: together\n', '') for r in range(ranks)]
+
+
 @pytest.mark.parametrize('how, status', [
     ('segv', -signal.SIGSEGV), ('exit', 21), ('exec', 22), ('spin', -signal.SIGKILL)])
 def test_a_rank_ends_alone(how, status, run):

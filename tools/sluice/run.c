@@ -342,24 +342,29 @@ static const char *choose_preload(const char *path, enum preload_target kind,
 
 /* Returns: ranks of an address space by the option; 0: unknown. Each rank of the node comes to the
  * same number, unless the launcher has bound them to different numbers of CPUs. */
-static int group_ranks(void)
+static int group_ranks(const struct wait_facts *facts)
 {
-	struct wait_facts facts;
 	struct topology machine;
-	int parts, a_cache;
+	int parts = facts->cpus, a_cache;
 
 	if (base_opt.endpoints > 0)
 		return (int)base_opt.endpoints;
-	wait_facts_read(&facts);
-	if (facts.local_ranks <= 0 || facts.cpus <= 0)
+	if (facts->local_ranks <= 0 || facts->cpus <= 0)
 		return 0;
-	parts = facts.cpus;
 	if (base_opt.endpoints == BASE_ENDPOINTS_L3) {
 		a_cache = topology_read(&machine) || !machine.cache_count ? 0
 				: (int)machine.caches[0].pus;
-		parts = a_cache ? (facts.cpus + a_cache - 1) / a_cache : 1;
+		parts = a_cache ? (facts->cpus + a_cache - 1) / a_cache : 1;
 	}
-	return (facts.local_ranks + parts - 1) / parts;
+	return (facts->local_ranks + parts - 1) / parts;
+}
+
+/* Returns: the group's share of the CPUs of the node's ranks. */
+static int group_cpus(const struct wait_facts *facts, int ranks)
+{
+	int share = facts->local_ranks > 0 ? facts->cpus * ranks / facts->local_ranks : 1;
+
+	return share < 1 ? 1 : share;
 }
 
 /* Why the rank stays a process, for the trace; or how the programs that it executes can join. */
@@ -392,8 +397,8 @@ static bool preloads_sanitizer(void)
 /* The rank joins the address space of its group. Returns when it has to stay a process. */
 static void join_endpoints(char **argv, const char *path, enum preload_target kind, int launcher)
 {
+	struct wait_facts facts;
 	struct endpoints_program program = { .path = path, .argv = argv,
-					     .ranks = group_ranks(),
 					     .node_rank = base_job_node_rank(),
 					     .rank = base_job_rank(),
 					     .launcher = launcher,
@@ -403,6 +408,9 @@ static void join_endpoints(char **argv, const char *path, enum preload_target ki
 	char reason[256];
 
 	unsetenv(ENDPOINT_VARIABLE); /* of a wrapper around this command */
+	wait_facts_read(&facts);
+	program.ranks = group_ranks(&facts);
+	program.cpus = group_cpus(&facts, program.ranks);
 	/* the other data store of PMIx maps a segment at one address, the same in all ranks */
 	if (getenv("PMIX_NAMESPACE"))
 		setenv("PMIX_MCA_gds", "hash", 1);

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ int PMPI_Switch_test(void) { return 0; }
 static struct shared {
 	_Atomic uint32_t counter[RANKS_MAX];
 	_Atomic int pid[RANKS_MAX];
+	_Atomic int computing;
 	_Atomic(void *) at[RANKS_MAX];
 } *shared;
 static int rank, ranks, rounds;
@@ -222,6 +224,23 @@ static int others_go_on(int computes)
 	return 0;
 }
 
+/* Bursts shorter than a time slice; do two ranks compute at a time? */
+static int bursts(void)
+{
+	bool together = false;
+
+	meet_first();
+	for (int i = 0; i < rounds; i++) {
+		atomic_fetch_add(&shared->computing, 1);
+		for (double end = seconds() + 0.002; seconds() < end;)
+			together |= atomic_load(&shared->computing) > 1;
+		atomic_fetch_sub(&shared->computing, 1);
+		sched_yield();
+	}
+	printf("%d: %s\n", rank, together ? "together" : "in turn");
+	return 0;
+}
+
 static void *beside(void *arg)
 {
 	for (int i = 0; i < 1000; i++)
@@ -313,6 +332,8 @@ int main(int argc, char **argv)
 		return get_faults();
 	if (!strcmp(what, "computes") || !strcmp(what, "sleeps"))
 		return others_go_on(*what == 'c');
+	if (!strcmp(what, "bursts"))
+		return bursts();
 	if (!strcmp(what, "threads"))
 		return has_threads_and_children();
 	return ends(what);
