@@ -13,6 +13,7 @@ from support.paths import ROOT, SLUICE
 HEADER, CHUNK, RECORD = 131072, 65536, 64
 FORMAT = (ROOT / 'src/trace/format.h').read_text()
 PER_CHUNK = CHUNK // RECORD - 1
+VERSION = 5
 
 
 pytestmark = pytest.mark.xdist_group('trace_page')  # one browser
@@ -31,7 +32,7 @@ def write_process(path, rank, calls):
     outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 4, HEADER, chunks, chunks, rank,
+    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', VERSION, HEADER, chunks, chunks, rank,
                      1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
     # first, start and end, in ticks (1 ns each) and by the clock; then the time of day
@@ -196,6 +197,6 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 def test_the_layout_of_the_file_is_that_of_the_header():
     """The layout that write_process() assumes is the header's."""
-    for line in ('#define TRACE_VERSION 5u', '#define TRACE_CHUNK_BYTES (64u << 10)',
+    for line in (f'#define TRACE_VERSION {VERSION}u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT
