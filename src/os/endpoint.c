@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,6 +10,7 @@
 
 #include "base/base.h"
 #include "os/endpoint.h"
+#include "os/os.h"
 
 struct endpoint *endpoint_image, *endpoint_self;
 struct endpoint_space *endpoint_space;
@@ -38,20 +38,6 @@ static bool is_tool(void)
 	return false;
 }
 
-/* Returns: whether the bytes are mapped. By a pipe: containers may refuse process_vm_readv(). */
-static bool read_memory(const void *at, void *out, size_t bytes)
-{
-	int fd[2];
-	bool ok;
-
-	if (pipe2(fd, O_CLOEXEC))
-		return false;
-	ok = write(fd[1], at, bytes) == (ssize_t)bytes && read(fd[0], out, bytes) == (ssize_t)bytes;
-	close(fd[0]);
-	close(fd[1]);
-	return ok;
-}
-
 /* The variable may be that of another program, executed by a rank: nothing there is believed
  * before the kernel has read it and it names this process. */
 void endpoint_find(void)
@@ -67,7 +53,7 @@ void endpoint_find(void)
 	}
 	at = (struct endpoint *)strtoull(text, NULL, 16);
 	free(text);
-	if (!at || !read_memory(at, &copy, sizeof copy))
+	if (!at || os_read_memory(at, &copy, sizeof copy))
 		return;
 	if (copy.magic != ENDPOINT_MAGIC || copy.random_at != getauxval(AT_RANDOM) ||
 	    syscall(SYS_gettid) != getpid())

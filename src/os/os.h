@@ -159,6 +159,12 @@ bool os_vma_query_is_cheap(void);
  * Context: as os_vma_query().
  */
 bool os_has_guard_region(uintptr_t start, uintptr_t end);
+/*
+ * Copies memory that may be inaccessible, or that another thread may unmap meanwhile; at most
+ * PIPE_BUF bytes. Returns: 0 or -errno (-EFAULT: it is not readable; -EMFILE). Context:
+ * async-signal-safe; no cancellation point.
+ */
+int os_read_memory(const void *at, void *out, size_t bytes);
 
 /* Populates the page tables of a shared mapping for writing (Linux 5.14; no effect on older
  * kernels). Context: async-signal-safe; a raw system call that no hook sees. */

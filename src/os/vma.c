@@ -8,6 +8,7 @@
  * compares the descriptor's inode.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -291,4 +292,22 @@ bool os_has_guard_region(uintptr_t start, uintptr_t end)
 		return rc;
 	/* Linux 6.13 and 6.14, or no /proc */
 	return syscall(SYS_madvise, start, end - start, ADVICE_POPULATE_READ) && errno == EFAULT;
+}
+
+/* ---- memory that may vanish -------------------------------------------------------------- */
+
+/* By a pipe: containers may refuse process_vm_readv(). */
+int os_read_memory(const void *at, void *out, size_t bytes)
+{
+	int fd[2], rc = 0;
+
+	if (syscall(SYS_pipe2, fd, O_CLOEXEC))
+		return -errno;
+	if (syscall(SYS_write, fd[1], at, bytes) != (ssize_t)bytes)
+		rc = errno == EFAULT ? -EFAULT : -EIO;
+	else if (syscall(SYS_read, fd[0], out, bytes) != (ssize_t)bytes)
+		rc = -EIO;
+	syscall(SYS_close, fd[0]);
+	syscall(SYS_close, fd[1]);
+	return rc;
 }

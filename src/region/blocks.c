@@ -53,33 +53,34 @@ void block_sign(void *p, size_t bytes)
 }
 
 /*
- * Memory of the program, or adopted memory: reading it has no effect. `a` lies in a page of
- * [buf, end), which the program uses, or in a page that may be a guard region.
+ * Copies memory of the program, or adopted memory: reading it has no effect. The pages of [buf,
+ * end) belong to the call that describes them; another thread may unmap or guard any other page.
  */
-static bool is_readable(uintptr_t a, size_t bytes, uintptr_t buf, uintptr_t end)
+static bool read_at(uintptr_t a, void *out, size_t bytes, uintptr_t buf, uintptr_t end)
 {
-	uintptr_t page = base_round_down(a, OS_PAGE);
 	struct os_vma v;
 
-	return !os_vma_query((void *)a, &v) && v.read && v.write && !v.is_special &&
-	       a + bytes <= v.end && (!v.shared || arena_is_known(&v)) &&
-	       ((page + OS_PAGE > buf && page < end) ||
-		!os_has_guard_region(page, page + OS_PAGE));
+	if (os_vma_query((void *)a, &v) || !v.read || !v.write || v.is_special ||
+	    a + bytes > v.end || (v.shared && !arena_is_known(&v)))
+		return false;
+	if (a < base_round_down(buf, OS_PAGE) || a + bytes > base_round_up(end, OS_PAGE))
+		return !os_read_memory((void *)a, out, bytes);
+	memcpy(out, (void *)a, bytes);
+	return true;
 }
 
 bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
 {
 	uintptr_t start, end, header = buf - sizeof(struct header);
-	const struct sign *s;
+	struct header h;
+	struct sign s;
 
-	if (!blocks_are_known || buf % sizeof(struct header) ||
-	    !is_readable(header, sizeof(struct header), buf, buf + bytes) ||
-	    !is_mapping(buf, (const struct header *)header, &start, &end) || bytes > end - buf)
+	if (!blocks_are_known || buf % sizeof h ||
+	    !read_at(header, &h, sizeof h, buf, buf + bytes) ||
+	    !is_mapping(buf, &h, &start, &end) || bytes > end - buf ||
+	    !read_at((uintptr_t)sign_of(end), &s, sizeof s, buf, buf + bytes) ||
+	    s.word != sign_word(buf, s.bytes) || s.bytes < bytes)
 		return false;
-	s = sign_of(end);
-	if (!is_readable((uintptr_t)s, sizeof *s, buf, buf + bytes) ||
-	    s->word != sign_word(buf, s->bytes) || s->bytes < bytes)
-		return false;
-	*out_bytes = s->bytes;
+	*out_bytes = s.bytes;
 	return true;
 }

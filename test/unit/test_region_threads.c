@@ -7,6 +7,7 @@
  */
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "region/blocks.h"
@@ -202,6 +203,45 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 	CHECK(forks > 0);
 	CHECK_EQ(active(), 0);
 	CHECK(base_counters[BASE_CTR_ADOPTED] > 0);
+}
+
+struct toggled {
+	char *page;
+	_Atomic bool stop;
+};
+
+static void *toggle_page(void *arg)
+{
+	struct toggled *t = arg;
+
+	while (!atomic_load(&t->stop)) {
+		/* past the hooks: the page lies in no region */
+		syscall(SYS_mprotect, t->page, OS_PAGE, PROT_NONE);
+		syscall(SYS_mprotect, t->page, OS_PAGE, PROT_READ | PROT_WRITE);
+	}
+	return NULL;
+}
+
+/* The header of a block could lie below a page-aligned buffer, in memory of another thread. */
+REGION_TEST(another_thread_unmaps_the_page_below_a_buffer)
+{
+	struct toggled t = { 0 };
+	pthread_t thread;
+	char *p;
+
+	region_begin(NULL, NULL);
+	CHECK(blocks_are_known);
+	p = pages_get(2 * MIB) + MIB;
+	t.page = p - OS_PAGE;
+	fill(p, MIB, 1);
+	CHECK_EQ(pthread_create(&thread, NULL, toggle_page, &t), 0);
+	for (int i = 0; i < 60; i++) {
+		ADOPT(p, MIB);
+		region_return((uintptr_t)p, (uintptr_t)p + MIB);
+	}
+	atomic_store(&t.stop, true);
+	pthread_join(thread, NULL);
+	CHECK_FILLED(p, MIB, 1);
 }
 
 /* free() and munmap() are no cancellation points. */
