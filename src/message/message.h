@@ -33,9 +33,8 @@
 
 #include "base/base.h"
 
-/* Whether messages are served. message_begin(): at the runtime's start, when SLUICE_MESSAGES
- * permits. */
-void message_begin(void);
+/* At the runtime's start. Returns: whether messages are served (SLUICE_MESSAGES permits). */
+bool message_begin(void);
 /* Returns: whether copies of nonblocking sends were left (message_has_posted). */
 bool message_end(void);
 

@@ -10,16 +10,17 @@
 _Atomic bool message_is_on;
 _Atomic uint64_t message_gate = UINT64_MAX;
 
-void message_begin(void)
+bool message_begin(void)
 {
 	if (!base_opt.messages || !node_header_self())
-		return;
+		return false;
 	atomic_store_explicit(&message_is_on, true, memory_order_relaxed);
 	if (endpoint_self)
-		return; /* its peers read private memory, and adoption makes system calls */
+		return true; /* its peers read private memory, and adoption makes system calls */
 	region_set_read_by_peers();
 	snapshot_begin(node_header_self());
 	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
+	return true;
 }
 
 bool message_end(void)

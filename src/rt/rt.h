@@ -31,7 +31,7 @@ struct rt_comm;
  * Loads the options and decides whether Sluice runs in this process. Rank 0, or an unknown rank,
  * reports each wrong option in one line. world_rank: for messages; -1: not known yet. world_size:
  * of MPI_COMM_WORLD; fewer ranks than the launcher started are reported.
- * Returns: whether rt_stop() must follow: collectives may be admitted, or are traced.
+ * Returns: whether rt_stop() must follow: rt_is_on(), or calls are traced.
  * Context: any thread; idempotent.
  */
 bool rt_start(int world_rank, int world_size);
@@ -51,7 +51,7 @@ void rt_identity(struct rt_identity *out);
 /* Reports counters; Sluice passes on every later call. Context: in MPI_Finalize. */
 void rt_stop(void);
 
-/* Whether collectives may be admitted; rt/collective.h selects them. */
+/* Whether messages are served or collectives may be admitted; rt/collective.h selects those. */
 extern bool rt_on;
 static inline bool rt_is_on(void) { return rt_on; }
 

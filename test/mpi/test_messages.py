@@ -14,6 +14,7 @@ CONFIGS = {
     'adopt': EARNS,
     # regions are evicted all the time, also under a message
     'tight': {**EARNS, 'region_max': '2', 'region_pool': '0'},
+    'alone': {**EARNS, 'SLUICE_COLL': 'all:off'},
 }
 
 

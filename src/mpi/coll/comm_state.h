@@ -52,8 +52,8 @@ struct comm_state {
 void session_start(void);
 bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
 
-/* Finds the state of a communicator. Local. Returns: 0, or an MPI error code that the host MPI
- * has already reported. */
+/* Finds the state of a communicator. Local. Returns: 0, with *out NULL where the runtime is not on,
+ * or an MPI error code that the host MPI has already reported. */
 int comm_state_get(MPI_Comm comm, struct comm_state **out);
 /* As comm_state_get(), by a few loads where the thread asked for the same communicator before. */
 int comm_state_find(MPI_Comm comm, struct comm_state **out);

@@ -234,7 +234,7 @@ static struct snapshot *observe_blocking_send(const void *at, MPI_Count count,
 {
 	struct comm_state *cs;
 	bool is_right = dest >= 0 && tag >= 0 && tag <= TAG_MAX && !comm_state_find(comm, &cs) &&
-			!cs->is_inter && dest < cs->size;
+			cs && !cs->is_inter && dest < cs->size;
 
 	return send_elements(at, count, datatype, is_right ? MESSAGE_BLOCKING : MESSAGE_UNCOPIED);
 }

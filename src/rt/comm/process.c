@@ -63,10 +63,10 @@ static void switch_on(void)
 	struct policy_options o = rt_policy_options();
 
 	policy_gates(rt_gates, &o, figures, trace_is_on());
+	rt_on = message_begin();
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		rt_on |= !coll_gate_is_closed(&rt_gates[COLL_BLOCKING][kind]) ||
 			 !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
-	message_begin();
 }
 
 static void switch_off(void)
