@@ -13,9 +13,12 @@ JOB_FIXTURES = {'runner', 'early_runner', 'plain_ends'}
 
 
 def pytest_addoption(parser):
+    from support import engines
     parser.addoption('--complete', action='store_true', help='run also the tests marked complete (long)')
     parser.addoption('--early', metavar='GUARD', choices=['uffd', 'mremap', 'mprotect'],
                      help='MPI programs return early from every call, with this guard')
+    parser.addoption('--engine', metavar='NAME', choices=list(engines.ENGINES),
+                     help='MPI programs use this copy engine of test/support/engines.py')
     parser.addoption('--endpoints', metavar='N', help='N ranks of an MPI program share an address space')
     parser.addoption('--switch', metavar='HOW', choices=['user', 'kernel'],
                      help='with --endpoints: SLUICE_ENDPOINTS_SWITCH')
@@ -26,9 +29,11 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    from support import mpi
+    from support import engines, mpi
     if config.getoption('--early'):
         mpi.forced = {**mpi.EARLY, 'SLUICE_GUARD_KIND': config.getoption('--early')}
+    if config.getoption('--engine'):
+        mpi.forced = {**mpi.forced, **engines.engine_env(config.getoption('--engine'))}
     if config.getoption('--endpoints'):
         mpi.forced = {**mpi.forced, 'SLUICE_ENDPOINTS': config.getoption('--endpoints'),
                       'SLUICE_ENDPOINTS_SWITCH': config.getoption('--switch') or 'kernel',

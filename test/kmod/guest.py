@@ -2,7 +2,7 @@
 """A guest under QEMU in software emulation: a stock Debian kernel, this machine's files read-only, a /tmp
 of its own.
 
-Nothing of the kernel has to be installed here: SLUICE_KERNELS names a folder into which Debian's packages
+Nothing of the kernel has to be installed here: KMOD_KERNELS names a folder into which Debian's packages
 linux-image-*, linux-headers-*, linux-kbuild-* and busybox-static were unpacked (dpkg -x)."""
 import gzip
 import lzma
@@ -53,7 +53,7 @@ class Missing(Exception):
 
 
 def roots():
-    return [pathlib.Path(p) for p in (os.environ.get('SLUICE_KERNELS'), '/') if p]
+    return [pathlib.Path(p) for p in (os.environ.get('KMOD_KERNELS'), '/') if p]
 
 
 def busybox():

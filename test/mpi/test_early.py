@@ -12,7 +12,7 @@ import tempfile
 import pytest
 
 from support.behaviours import Runner, behaviours
-from support.dsa import dsa_env
+from support.engines import ENGINES, engine_env
 from support.mpi import forced
 from support.paths import SOURCES
 
@@ -26,32 +26,9 @@ FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_S
             'VECTOR')
 KINDS = {f'coll:{family}': 'on' for family in FAMILIES}
 GUARDS = ['uffd', 'mremap', 'mprotect']
-FAULTY = {'SLUICE_ENGINE': 'fault'}
-ENGINES = {
-    'sw': {'SLUICE_ENGINE': 'sw', 'SLUICE_WORKER_KIND': 'thread'},
-    # not at idle priority: no CPU is idle in tests
-    'process': {'SLUICE_WORKER_KIND': 'process', 'worker_cpus': '0-1',
-                'fault': 'worker_idle:all'},
-    # so slow that nearly every buffer is still guarded when it is touched, which is looked at
-    'delay': {**FAULTY, 'engine_fault': 'delay=1500', 'HARNESS_LOOK': '1'},
-    'rate': {**FAULTY, 'engine_fault': 'rate=1G'},
-    'error': {**FAULTY, 'engine_fault': 'error=3'},
-    'hang': {**FAULTY, 'engine_fault': 'hang=3', 'engine_timeout': '50'},
-    'none': {'SLUICE_ENGINE': 'none'},
-    # on a modelled device, so slow that buffers are still guarded when they are touched
-    'dsa': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'rate=500'},
-    'dsa_faults': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'fault=3'},
-    'dsa_hang': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'hang=3',
-                 'engine_timeout': '50'},
-}
 
 needs_early_returns = pytest.mark.skipif(forced.get('SLUICE_ENDPOINTS_SWITCH') == 'user',
                                          reason='ranks that switch do not return early')
-
-
-def engine_env(name):
-    env = ENGINES[name]
-    return {**dsa_env(env['DSA_MODEL']), **env} if 'DSA_MODEL' in env else env
 
 
 C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c', 'early_forks.c',

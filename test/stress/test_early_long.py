@@ -2,7 +2,7 @@
 """Early return for long: an hour of random operations, two million collectives; by name only.
 
 ./dev check stress -k random_operations_for_an_hour; STRESS_SECONDS makes the hour shorter, HARNESS_SEED
-repeats a failure.
+repeats a failure, --engine dsa uses this engine all the time.
 """
 import os
 import time
@@ -11,6 +11,7 @@ import pytest
 
 from support import mpi as mpis
 from support.behaviours import Runner
+from support.engines import engine_env
 from mpi.test_early import EARLY, KINDS, LONG, counters
 
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(5400)]
@@ -24,6 +25,7 @@ WAYS = {
     'few_regions': {'region_max': '2', 'region_pool': '0'},
     'small_fragments': {'xfer_fragment': '16K', 'engine_depth': '8'},
 }
+DEVICES = ['dsa', 'dsa_faults', 'dsa_hang']
 GUARDS = ['uffd', 'mremap', 'mprotect']
 JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
 
@@ -36,17 +38,19 @@ def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout, befo
     if with_sluice:
         total = counters(env['SLUICE_STATS'], report.result)
         assert total['early'] > 0, total
+        assert env.get('SLUICE_ENGINE') not in ('sw', 'dsa') or total['bytes_engine'] > 0, total
 
 
-def test_random_operations_for_an_hour(with_sluice, tmp_path):
+def test_random_operations_for_an_hour(with_sluice, tmp_path, request):
     """All guards, engines and MPIs in turn, a minute each, until the time is over."""
     end = time.monotonic() + float(os.environ.get('STRESS_SECONDS', '3600'))
     seed, turn = int(os.environ.get('HARNESS_SEED', time.time_ns() // 1000 % 10 ** 9)), 0
-    ways = list(WAYS)
+    engine = request.config.getoption('--engine')
+    ways = [engine] if engine else [*WAYS, *DEVICES]
     while time.monotonic() < end:
         guard, way, (name, ranks) = GUARDS[turn % 3], ways[turn % len(ways)], JOBS[turn % len(JOBS)]
         seconds = max(5, min(60, end - time.monotonic()))
-        env = {**EARLY, **KINDS, **WAYS[way], 'SLUICE_GUARD_KIND': guard,
+        env = {**EARLY, **KINDS, **(WAYS.get(way) or engine_env(way)), 'SLUICE_GUARD_KIND': guard,
                'HARNESS_SEED': str(seed + turn * 1000),
                'HARNESS_SECONDS': str(int(seconds))}
         print(f'{guard} {way} {name} {ranks} ranks, seed {seed + turn * 1000}', flush=True)
