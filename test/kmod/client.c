@@ -5,7 +5,8 @@
  *   client rules          one line a rule; exit status 1 at the first that is broken
  *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
  *   client hang           a device that never ends can be retired
- *   client random N       N children that copy, unmap, fork and are killed
+ *   client random N [K]   N children that copy, unmap, fork and are killed; seeds from K on
+ *   client fails          each call, and each of its allocations refused in turn
  *   client none           there is no channel
  *   client stat           waits until nothing is open, prints counters; fails unless pins = unpins
  */
@@ -351,11 +352,11 @@ static void random_child(unsigned seed)
 	_exit(0);
 }
 
-static int random_kills(int count)
+static int random_kills(int count, int first)
 {
 	int killed = 0;
 
-	for (int i = 0; i < count; i++) {
+	for (int i = first; i < first + count; i++) {
 		pid_t pid = fork();
 		int status;
 
@@ -371,6 +372,101 @@ static int random_kills(int count)
 	}
 	printf("CLIENT random: %d of %d children killed\n", killed, count);
 	return 0;
+}
+
+/* ---- refused allocations ------------------------------------------------------------------ */
+
+/* Sets which allocation, or copy from or to this program, fails next. Returns: what was left; the
+ * reading of it may have been the next one. */
+static int fail_nth(int n)
+{
+	static int fd = -1;
+	char text[16] = "";
+	int left;
+
+	if (fd < 0)
+		fd = open("/proc/thread-self/fail-nth", O_RDWR);
+	left = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 1;
+	snprintf(text, sizeof text, "%d", n);
+	while (pwrite(fd, text, strlen(text), 0) <= 0)
+		CHECK(errno == EFAULT); /* what was left was 2 */
+	return left;
+}
+
+/* Returns: 0 or -errno. */
+static int try_open(struct client *c, char *a)
+{
+	void *p;
+
+	(void)a;
+	*c = (struct client){ .fd = open("/dev/sluice", O_RDWR | O_CLOEXEC) };
+	if (c->fd < 0)
+		return -errno;
+	p = ioctl(c->fd, SLUICE_IOC_ATTACH, &c->attach)
+		    ? MAP_FAILED
+		    : mmap(NULL, SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd,
+			   0);
+	if (p == MAP_FAILED) {
+		int rc = -errno;
+
+		close(c->fd);
+		return rc;
+	}
+	c->records = p;
+	return 0;
+}
+
+static int try_copy(struct client *c, char *a) { return submit(c, 0, a + MIB, a, MIB); }
+static int try_info(struct client *c, char *a)
+{
+	struct sluice_info info;
+
+	(void)a;
+	return ioctl(c->fd, SLUICE_IOC_INFO, &info) ? -errno : 0;
+}
+
+/* Returns: how many of the call's allocations were refused. */
+static int refuse_each(int (*call)(struct client *, char *), struct client *c)
+{
+	for (int n = 1;; n++) {
+		char *a = memory(2 * MIB, -1);
+		int rc, left, opens = call == try_open;
+
+		CHECK(n < 1000);
+		fill(a, MIB, (unsigned)n);
+		fail_nth(n);
+		rc = call(c, a);
+		left = fail_nth(0);
+		if (!rc && call == try_copy) {
+			rc = wait_for(c, 0);
+			CHECK(rc || !memcmp(a, a + MIB, MIB));
+		}
+		if (!rc && opens)
+			end(c);
+		if (rc)
+			errno = -rc; /* for the message */
+		CHECK(!rc || (!left && (rc == -ENOMEM || rc == -EFAULT || rc == -EAGAIN ||
+					rc == -ENFILE || (opens && rc == -EINVAL))));
+		CHECK(opens || !copy(c, a + MIB, a, MIB));
+		munmap(a, 2 * MIB);
+		if (left)
+			return n - 1;
+	}
+}
+
+static int fails(void)
+{
+	int opens = 0, copies, infos;
+	struct client c;
+
+	for (int i = 0; i < 10; i++) /* the channels may still be those of the open before */
+		opens += refuse_each(try_open, &c);
+	c = attach();
+	copies = refuse_each(try_copy, &c);
+	infos = refuse_each(try_info, &c);
+	end(&c);
+	printf("CLIENT fails: %d of open, %d of copies, %d of info\n", opens, copies, infos);
+	return !(opens > 0 && copies > 0 && infos > 0);
 }
 
 /* ---- counters ----------------------------------------------------------------------------- */
@@ -404,7 +500,9 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "hang"))
 		return hang();
 	if (!strcmp(what, "random") && argc > 2)
-		return random_kills(atoi(argv[2]));
+		return random_kills(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : 0);
+	if (!strcmp(what, "fails"))
+		return fails();
 	if (!strcmp(what, "none")) {
 		struct sluice_info info;
 
