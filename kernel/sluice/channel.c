@@ -191,19 +191,29 @@ static struct sluice_item *free_item(struct sluice_channel *ch)
 	return NULL;
 }
 
+/* The device's own demand; and where it is not coherent with the caches, no line may be written by the
+ * device and by a CPU. */
+static size_t align_of(const struct sluice_channel *ch)
+{
+	return ch->dma ? max_t(size_t, (size_t)1 << ch->dma->device->copy_align,
+			       dma_get_cache_alignment()) :
+			 1;
+}
+
 /* Feeds the next bytes of a job. Returns: how many; 0: the device takes nothing now. */
 static size_t feed(struct sluice_channel *ch, struct sluice_job *job)
 {
 	u64 rest = min_t(u64, job->bytes - job->next, ch->item_bytes);
 	struct sluice_span src = span_at(job->src, job->src_address + job->next, rest);
 	struct sluice_span dst = span_at(job->dst, job->dst_address + job->next, rest);
-	size_t align = ch->dma ? (size_t)1 << ch->dma->device->copy_align : 1;
+	size_t align = align_of(ch), least = ch->dma ? L1_CACHE_BYTES : 1;
 	struct sluice_item *item = free_item(ch);
 	size_t n = min(src.bytes, dst.bytes);
 
 	if (!item)
 		return 0;
-	if (!IS_ALIGNED(src.offset | dst.offset, align) || n < align)
+	/* a piece of less than a cache line would share its line with the next one's mapping */
+	if (!IS_ALIGNED(src.offset | dst.offset, align) || n < max(align, least))
 		return copy_by_cpu(&src, &dst);
 	n = round_down(n, align);
 	item->job = job;

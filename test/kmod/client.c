@@ -5,7 +5,8 @@
  *   client rules          one line a rule; exit status 1 at the first that is broken
  *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
  *   client hang           a device that never ends can be retired
- *   client random N [K]   N children that copy, unmap, fork and are killed; seeds from K on
+ *   client random N [K [D]]  N children that copy, unmap, fork and are killed; seeds from K on; D: no
+ *                         two copies write one cache line, of which DMA_API_DEBUG would complain
  *   client fails          each call, and each of its allocations refused in turn
  *   client none           there is no channel
  *   client stat           waits until nothing is open, prints counters; fails unless pins = unpins
@@ -300,9 +301,11 @@ static int hang(void)
 
 /* ---- random ------------------------------------------------------------------------------- */
 
-static void random_child(unsigned seed)
+enum { SLOT_BYTES = MIB / SLUICE_SLOTS };
+
+static void random_child(unsigned seed, int is_disjoint)
 {
-	char *buf[4];
+	char *buf[4], *own = memory(MIB, -1);
 	struct client c;
 
 	srand(seed);
@@ -314,7 +317,11 @@ static void random_child(unsigned seed)
 		unsigned slot = (unsigned)rand() % SLUICE_SLOTS;
 		size_t bytes = 1 + (size_t)rand() % (MIB / 2), at = (size_t)rand() % (MIB / 2);
 
-		submit(&c, slot, a + MIB / 2 - at, b + at, bytes);
+		if (is_disjoint)
+			submit(&c, slot, own + slot * SLOT_BYTES + (unsigned)i % 64, b + at,
+			       1 + bytes % (SLOT_BYTES - 128));
+		else
+			submit(&c, slot, a + MIB / 2 - at, b + at, bytes);
 		switch (rand() % 12) {
 		case 0:
 			a = buf[rand() % 4];
@@ -352,7 +359,7 @@ static void random_child(unsigned seed)
 	_exit(0);
 }
 
-static int random_kills(int count, int first)
+static int random_kills(int count, int first, int is_disjoint)
 {
 	int killed = 0;
 
@@ -361,7 +368,7 @@ static int random_kills(int count, int first)
 		int status;
 
 		if (!pid)
-			random_child((unsigned)i + 1);
+			random_child((unsigned)i + 1, is_disjoint);
 		if (i % 4) {
 			usleep((unsigned)(i * 7919 % 60000));
 			kill(pid, SIGKILL);
@@ -500,7 +507,7 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "hang"))
 		return hang();
 	if (!strcmp(what, "random") && argc > 2)
-		return random_kills(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : 0);
+		return random_kills(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : 0, argc > 4);
 	if (!strcmp(what, "fails"))
 		return fails();
 	if (!strcmp(what, "none")) {

@@ -185,9 +185,10 @@ def test_bounce_buffers(version, client):
 
 @pytest.mark.timeout(900 + KILLS)
 def test_random_kills_leave_no_page_pinned(version, client):
+    disjoint = '' if guest.has_host_files(version) else 'disjoint' # the kernel of debug_kernel.sh
     console = guest.run(version, script(
         f'limit={300 + KILLS}; load', 'habit reorder Y', 'habit error_every 7',
-        f'step random /tmp/tests/client random {KILLS} {FIRST}', 'stat', 'unload'), [client],
+        f'step random /tmp/tests/client random {KILLS} {FIRST} {disjoint}', 'stat', 'unload'), [client],
                         seconds=600 + KILLS)
     counts = check(console, ['random', 'stat'])
     assert counts[0]['pins'] > 0 and counts[0]['stale'] > 0
