@@ -21,7 +21,8 @@ UNIT = BUILD / 'dev/test/unit/unit_engine'
 HEADERS = [HERE / 'device.h', guest.ROOT / 'kernel/include/uapi/sluice_kmod.h']
 KILLS = int(os.environ.get('KMOD_KILLS', '200'))
 FIRST = int(os.environ.get('KMOD_FIRST', '0')) # seed of the first child: 10,000 may be killed in pieces
-pytestmark = [pytest.mark.complete, pytest.mark.alone]
+# a guest ends after 600 s and shows its console
+pytestmark = [pytest.mark.complete, pytest.mark.alone, pytest.mark.timeout(900)]
 
 try:
     VERSIONS = sorted(guest.kernels())
