@@ -5,8 +5,8 @@
  *   client rules          one line a rule; exit status 1 at the first that is broken
  *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
  *   client hang           a device that never ends can be retired
- *   client random N [K [D]]  N children that copy, unmap, fork and are killed; seeds from K on; D: no
- *                         two copies write one cache line, of which DMA_API_DEBUG would complain
+ *   client random N [K [D]]  N children that copy, unmap, fork and are killed; seeds from K on;
+ *                         D: no two copies write one cache line: DMA_API_DEBUG complains of it
  *   client fails          each call, and each of its allocations refused in turn
  *   client none           there is no channel
  *   client stat           waits until nothing is open, prints counters; fails unless pins = unpins
