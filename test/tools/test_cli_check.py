@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """sluice check: what Sluice can do for a program, found without running it."""
+import fnmatch
 import json
 import re
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from cli import SLUICE, compile_c, fake_mpi, sluice
 from support.dsa import dsa_env
+from support.paths import ROOT
 
 CALLS = '\nint PMPI_Bcast(void);\nint main(void) { return PMPI_Bcast(); }\n'
 NEVER_RUN = '\n#include <stdlib.h>\nint main(void) { abort(); }\n'
@@ -126,6 +128,17 @@ def test_an_engine_that_is_not_there(engine, tmp_path):
     assert done.returncode == 1 and done.stderr == ''
     assert re.fullmatch(r'  found  NO  .*(driver|/dev/sluice).*', done.stdout.splitlines()[1]), done.stdout
     assert len(done.stdout.splitlines()) == 2
+
+
+def test_the_udev_rule_finds_the_queue_of_the_profile():
+    """As the driver makes them: the device dsa/wq0.0 is a child of the queue wq0.0, which has the name."""
+    folder = ROOT / 'packaging/dsa'
+    rule = (folder / '60-sluice-dsa.rules').read_text().splitlines()[-1]
+    keys = dict(re.findall(r'([\w{}]+)==?"([^"]*)"', rule))
+    queue, = json.loads((folder / 'accel-config.conf').read_text())[0]['groups'][0]['grouped_workqueues']
+    assert fnmatch.fnmatch('dsa/' + queue['dev'], keys['KERNEL'])
+    assert keys['ATTRS{name}'] == queue['name'] and 'ATTR{name}' not in keys
+    assert keys['SUBSYSTEM'] == 'dsa' and (queue['type'], queue['mode']) == ('user', 'shared')
 
 
 def test_a_program_with_the_name_of_an_engine(tmp_path):
