@@ -59,6 +59,11 @@ bool os_arch_has_movsb(void) { return cpu_flags() & CPU_MOVSB; }
 
 bool os_arch_prefers_movsb(void) { return cpu_flags() & CPU_MOVSB && cpu_flags() & CPU_ZEN5; }
 
+bool os_arch_prefers_interleaved(void)
+{
+	return os_arch_has_interleaved() && !(cpu_flags() & CPU_AMD);
+}
+
 bool os_arch_movsb_aliases(void)
 {
 	return (cpu_flags() & (CPU_MOVSB | CPU_AMD | CPU_ZEN5)) == (CPU_MOVSB | CPU_AMD);

@@ -63,7 +63,7 @@ static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_b
 	 * there. A copy in one fragment is a process's own, inside the cache of one core. */
 	if (total_bytes >= INTERLEAVE_FROM && total_bytes < os_l2_bytes() &&
 	    fragment_bytes >= INTERLEAVE_FRAGMENT && fragment_bytes < total_bytes &&
-	    os_arch_has_interleaved())
+	    os_arch_prefers_interleaved())
 		return BASE_COPY_INTERLEAVED;
 	return BASE_COPY_PLAIN;
 }

@@ -100,6 +100,14 @@ UNIT_TEST(large_copies_agree)
 	CHECK(same);
 }
 
+UNIT_TEST(amd_cores_do_not_walk_pages_by_choice)
+{
+	base_opt.xfer_copy = BASE_COPY_AUTO;
+	for (uint64_t bytes = 1 << 16; bytes <= 1 << 21; bytes += 1 << 16)
+		if (__builtin_cpu_is("amd"))
+			CHECK(os_copy_pick(1 << 15, bytes) != BASE_COPY_INTERLEAVED);
+}
+
 UNIT_TEST(pick_obeys_the_option_and_is_never_auto)
 {
 	base_opt.xfer_copy = BASE_COPY_AUTO;
