@@ -197,6 +197,15 @@ def test_a_limit_of_address_space_leaves_room_for_the_ranks():
     assert (done.returncode, done.stderr) == (0, '')
 
 
+def test_a_limit_below_the_memory_of_all_ranks_is_told():
+    """Each rank maps its own arena and not that of the other."""
+    text = 'num_ranks 2\n' + ''.join(f'rank {r} {{\n' + 'calc 1\n' * 1000000 + '}\n' for r in range(2))
+    done = run(text, preexec_fn=limited(500000))
+    assert done.returncode == 1
+    says = done.stderr.splitlines()
+    assert says and all('ulimit -v allows 500000 KiB' in line for line in says), says
+
+
 @pytest.mark.parametrize('kilobytes, says', [(60000, 'ulimit -v'), (200000, 'ulimit -v allows 200000 KiB')])
 def test_a_lack_of_address_space_is_the_only_cause_that_is_told(kilobytes, says):
     """Two ranks' arenas get half of the limit: 60 MB are more than one of them."""

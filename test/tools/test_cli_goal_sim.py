@@ -2,6 +2,7 @@
 """sluice goal gen and sim: patterns, files, parameters, what is printed, what is refused."""
 import json
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -171,13 +172,30 @@ def test_messages_inside_this_node_are_measured_with_their_spread(tmp_path):
     r = goal('sim', '--measure', '--json', '--save', tmp_path / 'params')
     assert r.returncode == 0, r.stderr
     j = json.loads(r.stdout)
-    assert j['cpus'] >= 1 and len(j['rows']) == 18
+    assert j['cpus'] >= 1 and len(j['rows']) == 18 and 5 <= j['rounds'] <= 11
     for row in j['rows']:
         for name in 'alone_ns', 'together_ns', 'copy_ns', 'add_ns':
             assert 0 <= row[name]['low'] <= row[name]['median'] <= row[name]['high'] < 1e9
     # how much is the machine's matter, and of what else it does
     assert j['rows'][-1]['alone_ns']['median'] > j['rows'][0]['alone_ns']['median']
     assert sim('ping-pong', '-n', '2', '--params', tmp_path / 'params')['end_ps'] > 0
+
+
+def limited(kilobytes):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
+
+
+def test_a_small_schedule_needs_little_address_space(tmp_path):
+    far = 'cpu 20000 nic 20000'
+    (tmp_path / 'a.goal').write_text(f'num_ranks 2\nrank 0 {{\nsend 8b to 1 tag 1 {far}\ncalc 100 {far}\n}}\n'
+                                     f'rank 1 {{\nrecv 8b from 0 tag 1 {far}\n}}\n')
+    r = goal('sim', tmp_path / 'a.goal', preexec_fn=limited(30000))
+    assert r.returncode == 0 and 'critical path: 5542 ns, 2 steps' in r.stdout, r.stderr
+
+
+def test_a_lack_of_address_space_is_told_with_its_limit():
+    r = goal('sim', 'linear-alltoall', '-n', '1000', preexec_fn=limited(100000))
+    assert r.returncode == 1 and 'ulimit -v allows 100000 KiB' in r.stderr, r.stderr
 
 
 def test_ranks_of_a_node_and_nodes_are_two_levels(tmp_path):

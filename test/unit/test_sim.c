@@ -456,8 +456,8 @@ UNIT_TEST(a_path_goes_on_where_the_numbers_of_its_records_begin_again)
 	struct sim_params p = defaults();
 	struct sim_path_sum sum;
 
-	one.config.path_bytes = 40 * sizeof(struct sim_record);
 	sim_case_begin(&one, 1, &p);
+	CHECK_EQ(sim_log_init(&one.sim->log, 40 * sizeof(struct sim_record), 30), 0);
 	one.sim->log.next = one.sim->log.end - 15;
 	one.sim->log.slot = one.sim->log.next % one.sim->log.cap;
 	for (uint32_t i = 0; i < 30; i++)

@@ -130,6 +130,41 @@ UNIT_TEST(lengths_between_rows_and_beyond_them_are_in_proportion)
 	sim_case_end(&one);
 }
 
+/* Rank 1 copies, or receives, `count` times; is_apart: each time another place. Returns: its end.
+ */
+static uint64_t end_of_places(bool is_message, uint32_t count, bool is_apart)
+{
+	struct sim_params p = node_params(2);
+	uint64_t bytes = is_message ? LONG : SHORT, end;
+
+	add_row(&p.node, 2 * LONG, (const uint64_t[]){ 10000, 10000, 1600, 2000 });
+	sim_case_begin(&one, 2, &p);
+	for (uint32_t i = 0; is_message && i < count; i++)
+		goal_send(&one.build, 1, i, 0, GOAL_USER, is_apart * i * bytes, bytes);
+	sim_case_rank(&one, 0);
+	for (uint32_t i = 0; i < count; i++)
+		if (is_message)
+			goal_recv(&one.build, 0, i, GOAL_USER, is_apart * i * bytes, bytes);
+		else
+			goal_copy(&one.build, GOAL_USER + 1, is_apart * i * bytes, GOAL_USER,
+				  is_apart * i * bytes, bytes);
+	sim_case_rank(&one, 1);
+	CHECK_EQ(sim_run(one.sim), 0);
+	end = end_ns(1);
+	sim_case_end(&one);
+	return end;
+}
+
+/* 8 copies of 4 KB touch 64 KB, as one of 16 KB by each of two ranks; 2 messages of 8 KB touch 32
+ * KB, as one of 16 KB. */
+UNIT_TEST(bytes_cost_what_they_cost_in_a_schedule_that_touches_as_much_memory)
+{
+	CHECK_EQ(end_of_places(false, 8, false), START + 8 * 300);
+	CHECK_EQ(end_of_places(false, 8, true), START + 8 * 400);
+	CHECK_EQ(end_of_places(true, 2, true), end_of_places(true, 2, false) + 2 * (5000 - 2140));
+	CHECK_EQ(end_of_places(true, 1, true), START + 2140);
+}
+
 UNIT_TEST(messages_between_nodes_follow_loggops)
 {
 	struct sim_params p = node_params(1);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/base.h"
 #include "goal.h"
@@ -36,6 +37,19 @@ static const struct {
 	{ "sim", "FILE | PATTERN", "compute when each rank ends, on other machines",
 	  goal_sim_main },
 };
+
+const char *goal_why(int error)
+{
+	static char limited[80];
+	struct rlimit limit;
+
+	if (error != -ENOMEM || getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return strerror(-error);
+	snprintf(limited, sizeof limited,
+		 "out of memory: ulimit -v allows %llu KiB of address space",
+		 (unsigned long long)limit.rlim_cur >> 10);
+	return limited;
+}
 
 /* ---- command lines ---------------------------------------------------------------------- */
 

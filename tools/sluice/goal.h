@@ -41,6 +41,10 @@ void goal_replay_print(uint64_t traced_ns, uint64_t run_ns, bool json);
 int goal_loggopsim_print(const struct goal_program *p, FILE *out);
 int goal_loggopsim_write(const struct goal_program *p, FILE *out);
 
+/* error: a negative errno. Returns: why, for a message; a limit of address space is named. Valid
+ * until the next call. */
+const char *goal_why(int error);
+
 /* ---- command lines ----------------------------------------------------------------------- */
 
 /*

@@ -270,7 +270,7 @@ static int check_file(struct check *c, const char *path, bool strict)
 		ret = execute(c, true);
 	if (!ret)
 		return 0;
-	tool_say("goal check: %s: %s", c->in.name, strerror(-ret));
+	tool_say("goal check: %s: %s", c->in.name, goal_why(ret));
 	c->is_file = false;
 	return 1;
 }

@@ -122,7 +122,7 @@ static int draw_to(const struct goal_layout *l, const struct draw *d)
 	if (!ret)
 		return TOOL_DONE;
 	tool_say("goal draw: cannot write %s: %s", d->out ? d->out : "standard output",
-		 strerror(-ret));
+		 goal_why(ret));
 	return TOOL_FAILED;
 }
 
@@ -152,7 +152,7 @@ int goal_draw_main(int argc, char **argv)
 				 "--ranks",
 				 in.name, LAYOUT_RANKS_MAX, LAYOUT_OPS_MAX);
 		else if (error)
-			tool_say("goal draw: %s: %s", in.name, strerror(-error));
+			tool_say("goal draw: %s: %s", in.name, goal_why(error));
 		else
 			goal_layout_free(&l);
 	}

@@ -191,6 +191,8 @@ static bool be_rank(struct goal_execution *x, uint32_t rank)
 	struct goal_result *r = &x->results[rank];
 
 	r->error = join_and_run(x, rank);
+	if (r->error == -ENOTSUP && !strcmp(node_refusal(), strerror(ENOMEM)))
+		r->error = -ENOMEM; /* for the memory of all ranks, which each maps */
 	if (r->error == -ENOTSUP)
 		snprintf(r->refusal, sizeof r->refusal, "%s", node_refusal());
 	return r->error;
@@ -361,19 +363,20 @@ static int durations(const struct goal_execution *x, uint32_t first, uint32_t en
 	*out = (struct goal_durations){ 0 };
 	for (uint32_t r = first; r < end; r++)
 		runs = (uint32_t)base_min_u64(runs, x->results[r].runs_done);
-	if (!runs)
+	if (runs <= x->warm)
 		return 0;
+	runs -= x->warm;
 	ns = malloc(runs * sizeof *ns);
 	if (!ns)
 		return -ENOMEM;
 	for (uint32_t k = 0; k < runs; k++) {
+		const struct goal_interval *run = x->intervals + x->warm + k;
 		uint64_t began = 0, ended = 0;
 
 		for (uint32_t r = 0; r < ranks; r++)
-			began = base_max_u64(began,
-					     x->intervals[(size_t)r * x->times + k].begin_ns);
+			began = base_max_u64(began, run[(size_t)r * x->times].begin_ns);
 		for (uint32_t r = x->arrived ? first : 0; r < (x->arrived ? end : 1); r++)
-			ended = base_max_u64(ended, x->intervals[(size_t)r * x->times + k].end_ns);
+			ended = base_max_u64(ended, run[(size_t)r * x->times].end_ns);
 		ns[k] = ended > began ? ended - began : 0;
 	}
 	qsort(ns, runs, sizeof *ns, by_size);

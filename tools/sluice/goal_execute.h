@@ -32,6 +32,7 @@ struct goal_interval {
 struct goal_execution {
 	const struct goal_program *program;
 	uint32_t times;
+	uint32_t warm; /* first runs that durations leave out; less than times */
 	bool verify, ops;
 	struct goal_reference reference;
 	struct goal_result *results;  /* by rank */
@@ -52,7 +53,7 @@ int goal_execute_all(struct goal_execution *x, uint32_t *out_rank);
 int goal_execute_rank(struct goal_execution *x, uint32_t rank);
 void goal_execution_free(struct goal_execution *x);
 
-/* Least, 10 %, median and 90 % of all runs, in ns; 0 without a run. */
+/* Least, 10 %, median and 90 % of all runs but the first `warm`, in ns; 0 without a run. */
 struct goal_durations {
 	uint64_t least, low, median, high;
 };

@@ -114,7 +114,7 @@ static int generate(struct goal_pattern *g, const char *out, bool is_program)
 	ret = is_program ? write_program(g, out) : write_text(g, out);
 	if (!ret)
 		return TOOL_DONE;
-	tool_say("goal gen: cannot write %s: %s", out ? out : "standard output", strerror(-ret));
+	tool_say("goal gen: cannot write %s: %s", out ? out : "standard output", goal_why(ret));
 	return TOOL_FAILED;
 }
 

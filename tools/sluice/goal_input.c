@@ -260,9 +260,9 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 			find_lines(r->in, path);
 	} else if (r->write_error) {
 		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
-			 strerror(-r->write_error));
+			 goal_why(r->write_error));
 	} else {
-		tool_say("goal %s: %s: %s", verb, r->in->name, strerror(-ret));
+		tool_say("goal %s: %s: %s", verb, r->in->name, goal_why(ret));
 	}
 	return TOOL_FAILED;
 }
@@ -272,7 +272,7 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 static int refuse_program(const char *verb, const char *name, int error, uint32_t block)
 {
 	if (error != -EINVAL)
-		tool_say("goal %s: %s: %s", verb, name, strerror(-error));
+		tool_say("goal %s: %s: %s", verb, name, goal_why(error));
 	else if (block != GOAL_NONE)
 		tool_say("goal %s: %s: a damaged program: block %" PRIu32 " is not valid", verb,
 			 name, block);
@@ -374,11 +374,11 @@ static int refuse_binary(const struct reading *r, const char *verb, int error, u
 {
 	const char *what = error == -EINVAL  ? "damaged"
 			   : error == -ELOOP ? "its requirements form a cycle"
-					     : strerror(-error);
+					     : goal_why(error);
 
 	if (r->write_error)
 		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
-			 strerror(-r->write_error));
+			 goal_why(r->write_error));
 	else if (rank == GOAL_NONE)
 		tool_say("goal %s: %s: binary file of LogGOPSim: %s", verb, r->in->name, what);
 	else
@@ -457,7 +457,7 @@ static int open_input(struct goal_input *in, const char *verb, const char *path,
 		r.fd = open(path, O_RDONLY | O_CLOEXEC);
 	ret = r.fd < 0 ? -errno : read_head(&r);
 	if (ret) {
-		tool_say("goal %s: %s: %s", verb, in->name, strerror(-ret));
+		tool_say("goal %s: %s: %s", verb, in->name, goal_why(ret));
 		ret = TOOL_FAILED;
 	} else if (r.head_bytes == sizeof magic && !memcmp(r.head, &magic, sizeof magic)) {
 		is_file = !is_stdin && !fstat(r.fd, &st) && S_ISREG(st.st_mode);
@@ -492,7 +492,7 @@ int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
 		error = to->add(ctx, rank, goal_program_block(in->program, rank));
 	if (!error)
 		return ret;
-	tool_say("goal %s: %s: %s", verb, in->name, strerror(-error));
+	tool_say("goal %s: %s: %s", verb, in->name, goal_why(error));
 	return TOOL_FAILED;
 }
 

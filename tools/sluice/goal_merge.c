@@ -181,7 +181,7 @@ static int place_all(struct merge *m)
 			break;
 	}
 	if (!m->owners || !m->to[m->count - 1]) {
-		tool_say("goal merge: %s", strerror(ENOMEM));
+		tool_say("goal merge: %s", goal_why(-ENOMEM));
 		return TOOL_FAILED;
 	}
 	for (uint64_t i = 0; i < m->ranks; i++)
@@ -262,7 +262,7 @@ static int print_all(const struct merge *m)
 		rc = errno ? -errno : -EIO;
 	if (rc)
 		tool_say("goal merge: cannot write %s: %s", is_file ? m->path : "standard output",
-			 strerror(-rc));
+			 goal_why(rc));
 	return rc ? TOOL_FAILED : TOOL_DONE;
 }
 

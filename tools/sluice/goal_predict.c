@@ -40,9 +40,12 @@ int goal_predict(const char *path, const struct goal_program *p, uint64_t **out_
 		return TOOL_FAILED;
 	}
 	c.params.node.ranks = p->ranks;
+	if (p->ranks > c.params.node.cpus)
+		tool_say("goal run: predicted for a CPU to each of %u ranks: %s is of %u CPUs",
+			 p->ranks, path, c.params.node.cpus);
 	*out_ps = calloc(p->ranks, sizeof **out_ps);
 	ret = *out_ps ? simulate(&c, p, *out_ps) : -ENOMEM;
 	if (ret)
-		tool_say("goal run: cannot predict: %s", strerror(-ret));
+		tool_say("goal run: cannot predict: %s", goal_why(ret));
 	return ret ? TOOL_FAILED : TOOL_DONE;
 }

@@ -55,7 +55,7 @@ static int print_all(const struct goal_program *p, FILE *out)
 
 static int cannot_write(const char *verb, const char *path, int error)
 {
-	tool_say("goal %s: cannot write %s: %s", verb, path, strerror(-error));
+	tool_say("goal %s: cannot write %s: %s", verb, path, goal_why(error));
 	return TOOL_FAILED;
 }
 

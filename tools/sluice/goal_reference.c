@@ -9,6 +9,8 @@
 #include "goal/local.h"
 #include "goal_flow.h"
 
+#define FILL_BLOCK 251u /* bytes until the pattern of a memory's contents moves on by one */
+
 /* ---- memory ------------------------------------------------------------------------------ */
 
 /* Memory of sends and receives that name none: the n-th gets the n-th place of one more buffer. */
@@ -58,8 +60,15 @@ static int make_image(struct goal_image *image, const struct goal_block *b, uint
 
 void goal_reference_fill(const struct goal_image *image, uint32_t rank, unsigned char *memory)
 {
-	for (uint64_t i = 0; i < image->all; i++)
-		memory[i] = (unsigned char)(i * 7 + i / 251 + rank * 31 + 1);
+	uint64_t at = 0;
+
+	for (uint64_t block = 0; at < image->all; block++) {
+		uint64_t end = base_min_u64(at + FILL_BLOCK, image->all);
+		unsigned char value = (unsigned char)(at * 7 + block + rank * 31 + 1);
+
+		for (; at < end; at++, value = (unsigned char)(value + 7))
+			memory[at] = value;
+	}
 }
 
 int goal_reference_make(struct goal_reference *r, const struct goal_program *p, uint64_t limit)

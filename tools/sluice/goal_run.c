@@ -73,7 +73,7 @@ static void print_ops(const struct job *j, uint32_t rank)
 
 static const char *error_of(const struct goal_result *r)
 {
-	return r->error > 0 ? "wrong data" : r->error ? strerror(-r->error) : "";
+	return r->error > 0 ? "wrong data" : r->error ? goal_why(r->error) : "";
 }
 
 static double us(uint64_t ns) { return (double)ns / 1e3; }
@@ -164,26 +164,12 @@ static bool is_consequence(int error)
 	return error == -EPIPE || error == -EOWNERDEAD || error == -ECONNRESET;
 }
 
-static void print_no_memory(uint32_t rank)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		tool_say("goal run: rank %u: out of memory", rank);
-	else
-		tool_say("goal run: rank %u: out of memory: ulimit -v allows %llu KiB of "
-			 "address space",
-			 rank, (unsigned long long)limit.rlim_cur >> 10);
-}
-
 static void print_failure(uint32_t rank, const struct goal_result *r)
 {
 	if (r->error > 0)
 		tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu", rank,
 			 (unsigned long long)r->wrong_off, r->wrong_mem ? "buffer" : "scratch",
 			 r->wrong_mem ? r->wrong_mem - 1 : 0, (unsigned long long)r->runs_done);
-	else if (r->error == -ENOMEM)
-		print_no_memory(rank);
 	else if (r->ended_by)
 		tool_say("goal run: rank %u was killed by signal %d", rank, r->ended_by);
 	else if (r->error == -ENOTSUP)
@@ -191,7 +177,7 @@ static void print_failure(uint32_t rank, const struct goal_result *r)
 	else if (r->error == -ECHILD)
 		tool_say("goal run: rank %u ended without a result", rank);
 	else
-		tool_say("goal run: rank %u: %s", rank, strerror(-r->error));
+		tool_say("goal run: rank %u: %s", rank, goal_why(r->error));
 }
 
 /* Causes come before their consequences. */
@@ -219,10 +205,7 @@ static int run_forked(struct job *j)
 	int ret = goal_execute_all(&j->x, &rank);
 
 	if (ret) {
-		if (ret == -ENOMEM)
-			tool_say("goal run: no memory");
-		else
-			tool_say("goal run: cannot start rank %u: %s", rank, strerror(-ret));
+		tool_say("goal run: cannot start rank %u: %s", rank, goal_why(ret));
 		return TOOL_FAILED;
 	}
 	print_all(j, 0, n);
@@ -341,14 +324,14 @@ static int prepare(struct job *j)
 	if (ret) {
 		tool_say("goal run: %s", ret == -E2BIG
 						 ? "a rank would need more than 1 GiB of memory"
-						 : strerror(-ret));
+						 : goal_why(ret));
 		return TOOL_FAILED;
 	}
 	if (!j->x.verify)
 		return TOOL_DONE;
 	ret = goal_reference_execute(&j->x.reference);
 	if (ret) {
-		tool_say("goal run: %s", strerror(-ret));
+		tool_say("goal run: %s", goal_why(ret));
 		return TOOL_FAILED;
 	}
 	if (!j->x.reference.is_certain || j->x.reference.stuck) {

@@ -366,7 +366,7 @@ static int print_result(struct goal_sim *g)
 		tool_say("goal sim: the schedule exceeds the 53 days of simulated time");
 		return TOOL_FAILED;
 	default:
-		tool_say("goal sim: %s", strerror(-g->result));
+		tool_say("goal sim: %s", goal_why(g->result));
 		return TOOL_FAILED;
 	}
 }

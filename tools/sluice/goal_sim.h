@@ -86,13 +86,13 @@ int goal_timeline_open(struct goal_sim *g);
 void goal_timeline_interval(struct goal_sim *g, const struct sim_interval *interval);
 int goal_timeline_close(struct goal_sim *g);
 
-/* A measured duration in ns: median, tenth and ninetieth percentile of all rounds. */
-#define GOAL_MEASURE_ROUNDS 11
+/* A measured duration in ns: median, tenth and ninetieth percentile of its rounds. */
+#define GOAL_MEASURE_ROUNDS 11 /* at most */
 struct goal_measured {
 	double low, median, high;
 };
 struct goal_measure {
-	int cpus;
+	int cpus, rounds;
 	double start_ns, latency_ns, overhead_ns;
 	const uint64_t *lengths; /* [length_count] bytes of each row */
 	size_t length_count;

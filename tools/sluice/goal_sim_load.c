@@ -14,7 +14,7 @@ static int failed(const struct goal_sim *g, int error)
 	if (error == -ECANCELED)
 		tool_say("goal sim: interrupted");
 	else
-		tool_say("goal sim: %s: %s", g->o.pattern.pattern->name, strerror(-error));
+		tool_say("goal sim: %s: %s", g->o.pattern.pattern->name, goal_why(error));
 	return TOOL_FAILED;
 }
 

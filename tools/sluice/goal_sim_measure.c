@@ -19,16 +19,24 @@
 #define BURST 32u            /* messages of the schedule that measures o */
 #define CPUS_MAX 64
 #define ROUND_NS 8000000.0   /* runs of one schedule in a round take about that long */
-#define RUNS_MIN 5.0
+#define RUNS_MIN   9.0
 #define RUNS_MAX 400.0
+#define WARM       8u /* first runs: pages are touched, and caches fill */
+#define ROUNDS_MIN 5
+#define PRECISE    0.1 /* of the median: distance from 10 to 90 % that needs no more rounds */
+#define BUDGET_NS  5000000000ull /* no further round, beyond ROUNDS_MIN, begins after that */
 
 static const uint64_t lengths[] = { 8, 32, 64, 512, 2048, 4096, 8192, 16384, 32768, 65536, 131072,
 				    262144, 524288, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20 };
 enum { LENGTHS = sizeof lengths / sizeof *lengths, EMPTY = LENGTHS, BURSTS, POINTS };
 
-/* Median durations in ns by point, column and round. */
+/* A point's medians of its rounds in ns, by size, and their number. */
 struct samples {
-	double ns[POINTS][SIM_NODE_COLUMNS][GOAL_MEASURE_ROUNDS];
+	double ns[GOAL_MEASURE_ROUNDS];
+	int count;
+};
+struct all_samples {
+	struct samples at[POINTS][SIM_NODE_COLUMNS];
 };
 
 static int cpus_allowed(void)
@@ -110,7 +118,7 @@ static double runs_of(size_t point)
 
 static int measure_point(unsigned column, size_t point, uint32_t ranks, double *ns)
 {
-	struct goal_execution x = { .times = (uint32_t)runs_of(point) };
+	struct goal_execution x = { .times = WARM + (uint32_t)runs_of(point), .warm = WARM };
 	struct goal_durations d = { 0 };
 	struct goal_input in;
 	uint32_t rank;
@@ -134,34 +142,42 @@ static int measure_point(unsigned column, size_t point, uint32_t ranks, double *
 
 /* ---- all points -------------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
+static void insert(struct samples *s, double ns)
 {
-	const double *x = a, *y = b;
+	int at = s->count++;
 
-	return *x < *y ? -1 : *x > *y;
+	for (; at && s->ns[at - 1] > ns; at--)
+		s->ns[at] = s->ns[at - 1];
+	s->ns[at] = ns;
 }
 
-static struct goal_measured summary(const double *ns, double minus)
+static struct goal_measured summary(const struct samples *s, double minus)
 {
-	double sorted[GOAL_MEASURE_ROUNDS];
-	const int n = GOAL_MEASURE_ROUNDS;
+	const int n = s->count, at[] = { n / 10, n / 2, n - 1 - n / 10 };
+	double ns[3];
 
-	for (int i = 0; i < n; i++)
-		sorted[i] = ns[i] > minus ? ns[i] - minus : 0;
-	qsort(sorted, (size_t)n, sizeof *sorted, by_size);
-	return (struct goal_measured){ sorted[n / 10], sorted[n / 2], sorted[n - 1 - n / 10] };
+	for (int i = 0; i < 3; i++)
+		ns[i] = s->ns[at[i]] > minus ? s->ns[at[i]] - minus : 0;
+	return (struct goal_measured){ ns[0], ns[1], ns[2] };
 }
 
-static void summarise(const struct samples *s, struct goal_measure *out)
+static bool is_precise(const struct samples *s)
 {
-	double empty = summary(s->ns[EMPTY][0], 0).median, trip, burst;
+	struct goal_measured m = s->count ? summary(s, 0) : (struct goal_measured){ 0 };
+
+	return s->count >= ROUNDS_MIN && m.high - m.low <= PRECISE * m.median;
+}
+
+static void summarise(const struct all_samples *s, struct goal_measure *out)
+{
+	double empty = summary(&s->at[EMPTY][0], 0).median, trip, burst;
 
 	for (size_t i = 0; i < LENGTHS; i++)
 		for (unsigned c = 0; c < SIM_NODE_COLUMNS; c++)
-			out->row[i][c] = summary(s->ns[i][c], empty);
+			out->row[i][c] = summary(&s->at[i][c], empty);
 	out->start_ns = empty;
 	trip = out->row[0][SIM_NODE_ALONE].median;
-	burst = summary(s->ns[BURSTS][0], empty).median;
+	burst = summary(&s->at[BURSTS][0], empty).median;
 	/* the slower of sender and receiver; both are taken to cost that */
 	out->overhead_ns = burst > trip ? (burst - trip) / (BURST - 1) : 0;
 	if (2 * out->overhead_ns > trip)
@@ -169,16 +185,21 @@ static void summarise(const struct samples *s, struct goal_measure *out)
 	out->latency_ns = trip - 2 * out->overhead_ns;
 }
 
-static int measure_round(struct goal_sim *g, struct samples *s, int round,
+static int measure_round(struct goal_sim *g, struct all_samples *s, int round,
 			 const struct goal_measure *out)
 {
 	const uint64_t all = POINTS * GOAL_MEASURE_ROUNDS;
 	int ret = 0;
 
 	for (size_t i = 0; i < POINTS && !ret; i++) {
-		for (unsigned c = 0; c < (i < LENGTHS ? SIM_NODE_COLUMNS : 1) && !ret; c++)
-			ret = measure_point(c, i, ranks_of(c, (uint32_t)out->cpus),
-					    &s->ns[i][c][round]);
+		for (unsigned c = 0; c < (i < LENGTHS ? SIM_NODE_COLUMNS : 1) && !ret; c++) {
+			double ns = 0;
+
+			if (is_precise(&s->at[i][c]))
+				continue;
+			ret = measure_point(c, i, ranks_of(c, (uint32_t)out->cpus), &ns);
+			insert(&s->at[i][c], ns);
+		}
 		if (!ret && goal_sim_progress(g, "measuring", (uint64_t)round * POINTS + i, all))
 			ret = -ECANCELED;
 	}
@@ -187,15 +208,20 @@ static int measure_round(struct goal_sim *g, struct samples *s, int round,
 
 int goal_measure(struct goal_sim *g, struct goal_measure *out)
 {
-	struct samples *s = calloc(1, sizeof *s);
-	int ret = s ? 0 : -ENOMEM;
+	struct all_samples *s = calloc(1, sizeof *s);
+	uint64_t until = os_now_ns() + BUDGET_NS;
+	int ret = s ? 0 : -ENOMEM, round = 0;
 
 	base_options_load(NULL, NULL, 0); /* a wrong SLUICE_ variable has its default */
 	out->cpus = cpus_allowed();
 	out->lengths = lengths;
 	out->length_count = LENGTHS;
-	for (int round = 0; round < GOAL_MEASURE_ROUNDS && !ret; round++)
+	for (; round < GOAL_MEASURE_ROUNDS && !ret; round++) {
+		if (round >= ROUNDS_MIN && os_now_ns() > until)
+			break;
 		ret = measure_round(g, s, round, out);
+	}
+	out->rounds = round;
 	if (!ret)
 		summarise(s, out);
 	free(s);

@@ -21,8 +21,8 @@ static void print_all(const struct goal_measure *m)
 	struct text_table t = { NULL };
 	char cell[5][48];
 
-	printf("measured on %d CPUs of this node, %d rounds: ns, median and 10 to 90 %%\n", m->cpus,
-	       GOAL_MEASURE_ROUNDS);
+	printf("measured on %d CPUs of this node, at most %d rounds: ns, median and 10 to 90 %%\n",
+	       m->cpus, m->rounds);
 	printf("  start %.4g, L %.4g, o %.4g\n", m->start_ns, m->latency_ns, m->overhead_ns);
 	for (int c = 0; c < 5; c++)
 		snprintf(cell[c], sizeof cell[c], heads[c], m->cpus < 2 ? 2 : m->cpus);
@@ -55,7 +55,7 @@ static void put_all(const struct goal_measure *m)
 
 	text_json_open(&j, NULL, '{');
 	text_json_uint(&j, "cpus", (uint64_t)m->cpus);
-	text_json_uint(&j, "rounds", GOAL_MEASURE_ROUNDS);
+	text_json_uint(&j, "rounds", (uint64_t)m->rounds);
 	text_json_uint(&j, "start_ps", ps_of(m->start_ns));
 	text_json_uint(&j, "L_ps", ps_of(m->latency_ns));
 	text_json_uint(&j, "o_ps", ps_of(m->overhead_ns));
@@ -95,7 +95,7 @@ int goal_params_measure(struct goal_sim *g)
 	bool is_all = !g->o.file && !g->o.pattern.pattern;
 
 	if (ret) {
-		tool_say("goal sim: cannot measure: %s", strerror(-ret));
+		tool_say("goal sim: cannot measure: %s", goal_why(ret));
 		return TOOL_FAILED;
 	}
 	use(&g->o.params.node, &m);

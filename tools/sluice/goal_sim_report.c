@@ -154,7 +154,7 @@ static void print_ends(const struct goal_sim *g, const struct sim_stats *s)
 	char first[32], half[32], last[32];
 
 	if (!ends) {
-		tool_say("goal sim: %s", strerror(ENOMEM));
+		tool_say("goal sim: %s", goal_why(-ENOMEM));
 		return;
 	}
 	printf("last: rank %" PRIu32 " after %s ns; first %s ns, half of the ranks %s ns\n\n",
@@ -252,7 +252,7 @@ static void print_steps(const struct goal_sim *g, const struct sim_path_sum *sum
 
 	s.steps = calloc(s.count + 1, sizeof *s.steps);
 	if (!s.steps) {
-		tool_say("goal sim: %s", strerror(ENOMEM));
+		tool_say("goal sim: %s", goal_why(-ENOMEM));
 		return;
 	}
 	sim_path(g->sim, store_step, &s, NULL);

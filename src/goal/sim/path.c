@@ -10,11 +10,15 @@
 
 #include "private.h"
 
-int sim_log_init(struct sim_log *l, size_t bytes)
+#define RECORDS_OF_OP 2u /* at most: a message is announced, and received */
+
+int sim_log_init(struct sim_log *l, size_t bytes, uint64_t ops)
 {
 	uint64_t cap = bytes / sizeof(struct sim_record);
 
 	*l = (struct sim_log){ .next = 1, .slot = 1 };
+	if (cap / RECORDS_OF_OP > ops + 1)
+		cap = (ops + 1) * RECORDS_OF_OP;
 	if (cap < 2)
 		return 0;
 	cap = cap < UINT32_MAX / 2 ? cap : UINT32_MAX / 2;

@@ -236,6 +236,7 @@ struct sim_neighbour {
 	uint64_t copying_until; /* end of its last copy or local operation */
 	uint64_t sent_until;    /* end of its last send that a receiver ended */
 	uint32_t sent_last;     /* path record of that */
+	uint64_t footprint;     /* of the node's first rank: bytes that all of its ranks touch */
 };
 
 /* noise.c: detours without overlaps. The last one ends the period. */
@@ -398,7 +399,8 @@ void sim_cards_fini(struct sim *s);
 
 /* ---- path.c ------------------------------------------------------------------------------ */
 
-int sim_log_init(struct sim_log *l, size_t bytes);
+/* The log has room for what `ops` operations write, in at most `bytes`. Returns: 0 or -ENOMEM. */
+int sim_log_init(struct sim_log *l, size_t bytes, uint64_t ops);
 void sim_log_fini(struct sim_log *l);
 /* Returns: the number of the new record. */
 static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const struct sim_event *e,
@@ -488,10 +490,12 @@ static inline bool sim_is_eager(const struct sim *s, const struct sim_op *op, bo
 
 	return op->bytes <= (is_node ? p->node.eager_bytes : p->eager_bytes);
 }
-/* Each returns how long the CPU is occupied, in picoseconds. */
+/* Each returns how long the CPU is occupied, in picoseconds. rank: one of the node. */
 uint64_t sim_node_send(const struct sim *s, uint64_t bytes);
-uint64_t sim_node_receive(const struct sim *s, uint64_t bytes, uint16_t others);
-uint64_t sim_node_local(const struct sim *s, const struct sim_op *op);
+uint64_t sim_node_receive(const struct sim *s, uint32_t rank, uint64_t bytes, uint16_t others);
+uint64_t sim_node_local(const struct sim *s, uint32_t rank, const struct sim_op *op);
+/* Counts the memory that a rank of a node touches. */
+void sim_node_add(struct sim *s, uint32_t rank, const struct goal_block *b);
 /* Returns: how many other ranks of the node are copying. */
 uint16_t sim_node_others(const struct sim *s, uint32_t rank, uint64_t now);
 

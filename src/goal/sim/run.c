@@ -16,7 +16,7 @@ static uint64_t calc_cost(const struct sim_op *op)
 	return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
 }
 
-static uint64_t local_cost(const struct sim *s, const struct sim_op *op)
+static uint64_t local_cost(const struct sim *s, uint32_t rank, const struct sim_op *op)
 {
 	if (sim_is_one_sided(op))
 		return sim_costs_of(s, op->bytes)->overhead_ps;
@@ -25,7 +25,7 @@ static uint64_t local_cost(const struct sim *s, const struct sim_op *op)
 	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
 		return 0;
 	if (s->config.params.node.ranks)
-		return sim_node_local(s, op);
+		return sim_node_local(s, rank, op);
 	return sim_byte_cost(s->config.params.local_byte,
 			     op->bytes < SIM_TIME_MAX ? op->bytes + 1 : op->bytes);
 }
@@ -37,10 +37,10 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 	uint64_t cpu = sim_byte_cost(p->overhead_byte, op->bytes);
 
 	if (kind == SIM_LOCAL)
-		return local_cost(s, op);
+		return local_cost(s, rank, op);
 	if (sim_is_node(s, rank, sim_peer(s, rank, op)))
 		return kind == SIM_SEND ? sim_node_send(s, op->bytes)
-					: sim_node_receive(s, op->bytes, others);
+					: sim_node_receive(s, rank, op->bytes, others);
 	if (kind == SIM_SEND)
 		return p->overhead_ps + cpu;
 	if (s->config.params.model == SIM_ATLAHS)
@@ -510,9 +510,11 @@ static int push_first(struct sim *s)
 
 int sim_run(struct sim *s)
 {
-	int rc = push_first(s);
+	int rc = s->log.records ? 0 : sim_log_init(&s->log, s->config.path_bytes, s->stats.ops);
 	bool is_stuck = false;
 
+	if (!rc)
+		rc = push_first(s);
 	if (!rc)
 		rc = run_events(s);
 	sim_units_end(s);

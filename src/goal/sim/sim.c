@@ -64,9 +64,8 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->entries, sizeof(struct sim_entry));
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
 	if (__builtin_mul_overflow(sizeof(*s->ranks), config->ranks, &bytes) ||
-	    posix_memalign((void **)&s->ranks, LINE, bytes) ||
-	    sim_log_init(&s->log, config->path_bytes) || set_up_nodes(s) || set_up_matching(s) ||
-	    set_up_ranks(s)) {
+	    posix_memalign((void **)&s->ranks, LINE, bytes) || set_up_nodes(s) ||
+	    set_up_matching(s) || set_up_ranks(s)) {
 		sim_destroy(s);
 		return -ENOMEM;
 	}
@@ -119,6 +118,7 @@ int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
 	rc = sim_units_add(s, rank, block);
 	if (rc)
 		return rc;
+	sim_node_add(s, rank, block);
 	r->remaining = block->op_count;
 	s->stats.ops += r->remaining;
 	s->stats.shapes = s->shapes.shapes.used - 1;
