@@ -131,6 +131,51 @@ UNIT_TEST(a_calc_ends_in_time_while_all_ranks_compute)
 	ranks_run(2, NULL, calc_and_message, NULL);
 }
 
+/* ---- starts that are left to the watcher -------------------------------------------------- */
+
+enum { HANDOVERS = 3000, LOST_NS = 1000000000 };
+
+/* Rank 1 waits for some microseconds, as the watcher. Rank 0 starts a run in the meantime, or just
+ * before or after, and makes no further call: the run ends all the same. */
+static void hand_over(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *calc = r->rank ? open_calc(g, 20000) : NULL, *s = NULL;
+	_Atomic uint64_t *stamp = sched_alloc(g, sizeof *stamp);
+
+	if (!r->rank) {
+		plan_init(&plan);
+		goal_add(&plan.build,
+			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
+		plan.buffers[0] = (void *)stamp;
+		plan.bytes[0] = sizeof *stamp;
+		plan.count = plan.channel = 1;
+		s = plan_open(&plan, g);
+	}
+	for (uint64_t k = 0; k < HANDOVERS; k++) {
+		uint64_t until = os_now_ns() + LOST_NS;
+
+		ranks_barrier(r);
+		if (r->rank) {
+			CHECK_EQ(sched_execute(calc, UINT64_MAX), 0);
+		} else {
+			compute(k % 100 * 300);
+			*stamp = 0;
+			CHECK_EQ(sched_run(s), 0);
+			while (!*stamp)
+				CHECK(os_now_ns() < until);
+			CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		}
+		ranks_barrier(r);
+	}
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_start_that_is_left_to_the_watcher_is_not_lost)
+{
+	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, hand_over, NULL);
+}
+
 /* ---- nobody is woken for nothing --------------------------------------------------------- */
 
 static void nothing_pending(struct ranks *r)

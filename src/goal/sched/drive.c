@@ -269,8 +269,22 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 		node_wake(d->g->node, d->rank);
 }
 
+/* By the driver, whose cache may hold the operations since it drove the last run. */
+static void reset(struct sched_inst *s)
+{
+	const struct goal_op *ops = goal_ops_const(s->block);
+	uint32_t n = s->block->op_count;
+
+	for (uint32_t i = 0; i < n; i++) {
+		s->ops[i].waits = ops[i].requires;
+		s->ops[i].state = OP_BLOCKED;
+	}
+	atomic_store_explicit(&s->body->remaining, n, memory_order_relaxed);
+}
+
 static void start_run(struct sched_driver *d, struct sched_inst *s)
 {
+	reset(s);
 	/* Counted even when this rank has no message in the run: run numbers of all ranks stay
 	 * equal. */
 	s->body->ctx = ctx_of(s->body->channel, s->runs ? s->runs->count++ : 0);
@@ -296,16 +310,36 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 	}
 }
 
+/* Can this process drive all runs that a peer has pushed? If not, it never drives that rank. */
+static bool maps_starts(struct sched_driver *d, sched_opref ref)
+{
+	struct sched_inst *s;
+
+	for (; ref; ref = s->body->next_start) {
+		s = inst_at(d, (uint32_t)(ref >> 32) - 1);
+		if (!s) {
+			inst_refuse(d);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Starts the runs that threads of the rank have pushed, in the order of the pushes. */
 static bool pop_starts(struct sched_driver *d)
 {
-	sched_opref ref, next, in_order = 0;
+	sched_opref ref = atomic_load_explicit(&d->st->starts, memory_order_acquire);
+	sched_opref next, in_order = 0;
 	struct sched_inst *s;
 
-	if (base_likely(!atomic_load_explicit(&d->st->starts, memory_order_relaxed)))
+	if (base_likely(!ref))
 		return false;
-	ref = atomic_exchange_explicit(&d->st->starts, 0,
-				       memory_order_acquire); /* partner: sched_run */
+	do
+		if (!d->own && !maps_starts(d, ref))
+			return false; /* their owner starts them */
+	while (!atomic_compare_exchange_weak_explicit(&d->st->starts, &ref, 0, memory_order_acquire,
+						      memory_order_acquire));
+	/* partner: push_start */
 	for (; ref; ref = next) {
 		s = inst_at(d, (uint32_t)(ref >> 32) - 1);
 		if (!s)
@@ -441,9 +475,12 @@ void state_wake_peers(struct sched_driver *d)
 /* Allocates the table of a peer's schedules at first use. Context: under the claim. */
 static bool can_drive(struct sched_driver *d)
 {
-	if (base_unlikely(!d->insts))
+	if (base_unlikely(!d->insts) && !d->refused) {
 		d->insts = calloc(SCHED_INSTS, sizeof *d->insts);
-	return d->insts && !d->refused;
+		if (!d->insts)
+			inst_refuse(d);
+	}
+	return !d->refused;
 }
 
 /* Would state_step() change the state? */

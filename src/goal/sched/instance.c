@@ -102,6 +102,12 @@ static bool map_body(struct sched_driver *d, struct sched_inst *s, const struct 
 	return s->ops && s->msgs && (s->times || !b->times_off) && (s->runs || !b->runs);
 }
 
+void inst_refuse(struct sched_driver *d)
+{
+	d->refused = true;
+	atomic_store_explicit(&d->st->refused, 1, memory_order_relaxed);
+}
+
 struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct sched_inst *s)
 {
 	sched_ref ref = atomic_load_explicit(&d->directory[slot],
@@ -127,7 +133,7 @@ struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct s
 		base_log(BASE_LOG_WARN, "sched",
 			 "schedule %u of rank %d does not verify: rank %d does not help it", slot,
 			 d->rank, d->g->rank);
-		d->refused = true;
+		inst_refuse(d);
 		inst_free(s);
 		return NULL;
 	}
@@ -262,6 +268,7 @@ static int describe_memory(struct sched_inst *s, const struct sched_open *o)
 {
 	struct region_desc *desc = s->body->mem;
 
+	s->is_mapped = true;
 	if (s->block->scratch_bytes) {
 		s->scratch = pool_get(s->group->pool, s->block->scratch_bytes);
 		if (!s->scratch)
@@ -272,6 +279,7 @@ static int describe_memory(struct sched_inst *s, const struct sched_open *o)
 	for (uint32_t i = 0; i < o->buffer_count; i++) {
 		s->at[1 + i] = (struct sched_space){ o->buffers[i], 0, o->buffer_bytes[i] };
 		describe(o->buffers[i], o->buffer_bytes[i], &desc[1 + i]);
+		s->is_mapped &= desc[1 + i].flags == REGION_DESC_MAPPED;
 	}
 	return 0;
 }

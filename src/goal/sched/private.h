@@ -168,10 +168,8 @@ struct sched_peer {
 		out_head; /* ring to it: next slot; the last `head` that was read */
 	uint32_t inline_sent, inline_credits;
 	uint32_t next_eager;
-	uint32_t in_head, in_published,
-		/* ring from it: next slot; the last `head` that was published; inline records given
-		 * back */
-		credits;
+	/* ring from it: next slot; last `head` published; inline records given back */
+	uint32_t in_head, in_published, credits;
 	sched_ref store_free; /* free records for inline messages */
 	uint32_t store_used;  /* records used so far */
 	uint32_t culprit; /* 1 + rank to blame when nothing more comes from this one; 0: alive */
@@ -191,17 +189,18 @@ struct sched_abort { uint64_t ctx; int32_t error, rank, at; uint32_t op; };
 
 struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t claim; /* 0, or 1 + rank of the driver */
-	/* runs that have begun: slot + 1 of the first; written by the driver; in the line of the
-	 * claim, as who looks for work reads both */
+	/* in one line, as who looks for work reads all three; runs that have begun: slot + 1 of the
+	 * first, written by the driver; runs to start: threads of the rank push, the driver pops */
 	_Atomic uint32_t runs;
-	_Atomic uint32_t broken;   /* 1 + rank of the process that died while it drove */
+	_Atomic sched_opref starts;
 	_Atomic uint32_t changing; /* another rank's process changes the state under its claim */
-	_Atomic uint32_t dead;     /* the rank's process has died */
-	_Atomic uint32_t departed; /* the rank has left the group */
 	/* when the first CALC ends, ns; 0: none; written by the driver */
 	_Atomic uint64_t timer_ns;
-	BASE_ALIGNED_LINE _Atomic sched_opref
-		starts; /* runs to start: pushed by threads of the rank, popped by the driver */
+	/* seldom written: in every process's cache. broken: 1 + rank that died while it drove */
+	BASE_ALIGNED_LINE _Atomic uint32_t broken;
+	_Atomic uint32_t dead;     /* the rank's process has died */
+	_Atomic uint32_t departed; /* the rank has left the group */
+	_Atomic uint32_t refused;  /* some process does not drive the rank, see sched_driver */
 	BASE_ALIGNED_LINE _Atomic sched_ref
 		ended; /* announced sends that receivers have copied: pushed by receivers */
 	BASE_ALIGNED_LINE _Atomic uint64_t jobs; /* open jobs: written by the driver, read by all */
@@ -210,8 +209,7 @@ struct sched_state {
 	struct sched_abort aborts[SCHED_ABORTS];
 	/* in rank 0's state only: incremented at each death and each failed run */
 	BASE_ALIGNED_LINE _Atomic uint32_t trouble;
-	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute while their
-	 * runs are under way */
+	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute meanwhile */
 	_Atomic uint32_t detached;
 	/* in rank 0's state only: 1 + rank of a process that drives all ranks, | WATCHER_THREAD
 	 * when its progress thread does; 0: none */
@@ -284,6 +282,7 @@ struct sched_inst {
 	unsigned flags;
 	bool needs_clock;
 	bool sends_long;      /* some send is copied in several fragments */
+	bool is_mapped;       /* every process maps all of its memory */
 	bool finalized;       /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when `remaining` changed last */
 	uint32_t progress_remaining;
@@ -438,6 +437,7 @@ static inline char *inst_addr(const struct sched_inst *s, uint32_t mem, uint64_t
 	return a->base && off >= a->lo && off + n <= a->hi ? a->base + off : NULL;
 }
 void inst_free(struct sched_inst *s);
+void inst_refuse(struct sched_driver *d); /* this process does not drive that rank */
 /* Memory of sched_alloc(), which every rank maps. */
 static inline bool is_arena_memory(const void *p, uint64_t bytes)
 {

@@ -19,26 +19,9 @@ static uint32_t phase_of(const struct sched_inst *s)
 
 /* ---- start ------------------------------------------------------------------------------- */
 
-static void reset(struct sched_inst *s)
-{
-	const struct goal_op *ops = goal_ops_const(s->block);
-	uint32_t n = s->block->op_count;
-	struct sched_body *b = s->body;
-
-	for (uint32_t i = 0; i < n; i++) {
-		s->ops[i].waits = ops[i].requires;
-		s->ops[i].state = OP_BLOCKED;
-	}
-	atomic_store_explicit(&b->remaining, n, memory_order_relaxed);
-	if (s->needs_clock)
-		b->start_ns = os_now_ns();
-	s->finalized = false;
-	s->progress_ns = 0;
-}
-
 static void push_start(struct sched_driver *d, struct sched_inst *s)
 {
-	sched_opref head = atomic_load_explicit(&d->st->starts, memory_order_relaxed);
+	sched_opref head = 0; /* not read first: a driver has its line, which is fetched once so */
 
 	atomic_store_explicit(&s->body->phase, RUN_GOING, memory_order_relaxed);
 	do
@@ -62,8 +45,21 @@ static int prepare(struct sched_inst *s)
 		return -EOWNERDEAD;
 	if (!s->finalized)
 		run_finalize(s);
-	reset(s);
+	if (s->needs_clock)
+		s->body->start_ns = os_now_ns();
+	s->finalized = false;
+	s->progress_ns = 0;
 	return 0;
+}
+
+/* Does the watcher start the run? It has the state of this rank in its cache when it has driven
+ * the last one. Memory that it does not map is sent faster by this process. */
+static bool is_for_watcher(const struct sched_driver *d, const struct sched_inst *s)
+{
+	if (!s->is_mapped || atomic_load_explicit(&d->st->refused, memory_order_relaxed))
+		return false;
+	atomic_thread_fence(memory_order_seq_cst); /* partner: state_unwatch */
+	return state_is_watched(s->group);
 }
 
 int sched_run(struct sched_inst *s)
@@ -76,6 +72,8 @@ int sched_run(struct sched_inst *s)
 	if (!atomic_load_explicit(s->group->detached, memory_order_relaxed))
 		atomic_store_explicit(s->group->detached, 1, memory_order_relaxed);
 	push_start(d, s);
+	if (is_for_watcher(d, s))
+		return 0;
 	state_drive(d);
 	state_drive_all(s->group);
 	return 0;

@@ -28,6 +28,7 @@
 
 #define POLL_MAX_NS  2000000ull
 #define YIELD_POLLS  16u   /* polls between two offers of the CPU */
+#define NOTE_POLL_NS 10000u
 #define SWITCH_NS    1000u /* a yield that takes longer may have let somebody else run */
 #define ROUNDS_MIN   64u   /* rounds of driving by calls before they wake the thread */
 #define ROUNDS_LIMIT 1024u
@@ -111,6 +112,13 @@ static void note_work(struct sched_thread *t, uint64_t now)
 	t->worked_ns = now;
 }
 
+/* Tells that this thread has its CPU. Seldom, so that who asks finds the line in its cache. */
+static void note_poll(struct sched_group *g, uint64_t now)
+{
+	if (now - atomic_load_explicit(g->watched_ns, memory_order_relaxed) > NOTE_POLL_NS)
+		atomic_store_explicit(g->watched_ns, now, memory_order_relaxed);
+}
+
 /* Drives all ranks, and polls for more. */
 static void watch(struct sched_group *g)
 {
@@ -122,7 +130,7 @@ static void watch(struct sched_group *g)
 
 	note_work(t, now); /* there was some for the waker */
 	do {
-		atomic_store_explicit(g->watched_ns, now, memory_order_relaxed);
+		note_poll(g, now);
 		if (state_drive_each(g)) {
 			idle = 0;
 			now = os_now_ns();

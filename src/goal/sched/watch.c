@@ -12,7 +12,7 @@
 
 static bool has_runs(const struct sched_driver *d)
 {
-	return atomic_load_explicit(&d->st->runs, memory_order_relaxed);
+	return atomic_load_explicit(&d->st->runs, memory_order_relaxed) || state_has_starts(d);
 }
 
 static bool is_claimed(const struct sched_driver *d)
@@ -38,7 +38,7 @@ bool state_drive_each(struct sched_group *g)
 	struct sched_driver *own = &g->drivers[g->rank];
 	bool progress = state_drive_others(g), mine = false;
 
-	if ((has_runs(own) || state_has_starts(own)) && !is_claimed(own))
+	if (has_runs(own) && !is_claimed(own))
 		mine = state_drive(own);
 	if (mine)
 		node_wake(g->node, g->rank); /* another thread may wait for the end of the run */
@@ -60,7 +60,7 @@ static bool drive_or_ask(struct sched_driver *d)
 {
 	bool progress = false;
 
-	if (!has_runs(d) && !(d->own && state_has_starts(d)))
+	if (!has_runs(d))
 		return false;
 	do {
 		while (!state_try_claim(d))
@@ -147,7 +147,8 @@ void state_unwatch(struct sched_group *g, uint32_t thread)
 
 	atomic_compare_exchange_strong_explicit(g->watcher, &mine, 0, memory_order_relaxed,
 						memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* partner: state_drive_until */
+	atomic_thread_fence(memory_order_seq_cst); /* partners: state_drive_until,
+						    * is_for_watcher */
 }
 
 bool state_is_watched(const struct sched_group *g)
@@ -174,9 +175,12 @@ uint64_t state_next_timer(const struct sched_group *g)
 
 void state_cover_timers(struct sched_group *g)
 {
-	uint64_t first = state_next_timer(g), covered;
+	uint64_t first, covered;
 
-	if (base_likely(!first) || state_is_watched(g))
+	if (state_is_watched(g))
+		return;
+	first = state_next_timer(g);
+	if (base_likely(!first))
 		return;
 	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_until */
 	covered = atomic_load_explicit(g->covered_ns, memory_order_relaxed);
