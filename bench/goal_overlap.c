@@ -28,7 +28,7 @@
 #include "goal/sched/sched.h"
 
 enum { ROUNDS = 31, WARMUP = 400, STAGES_MAX = 200, AHEAD_NS = 3000, FREE_US = 2000 };
-enum { LATE_NS = 300000, CALC_NS = 500000, AFTER_NS = 1000000 };
+enum { DELAYS = 201, LATE_NS = 300000, CALC_NS = 500000, AFTER_NS = 1000000 };
 enum other { COMPUTES, WAITS, SLEEPS, FREE, CASES };
 
 /* Mapped by both ranks. */
@@ -341,9 +341,9 @@ static double delay_of_run(struct sched_inst *s, uint32_t last, bool is_calc, do
 static void measure_delay(const char *what, struct sched_inst *s, uint32_t stages, uint64_t bytes)
 {
 	bool is_calc = !stages;
-	double alone = is_calc ? 0 : measure_alone(s), delay[ROUNDS];
+	double alone = is_calc ? 0 : measure_alone(s), delay[DELAYS];
 
-	for (int k = 0; k < ROUNDS; k++) {
+	for (int k = 0; k < DELAYS; k++) {
 		delay[k] = delay_of_run(s, is_calc ? !bench.rank : 2 * stages - 1, is_calc, alone);
 		bench_sync(&bench);
 	}
@@ -351,9 +351,9 @@ static void measure_delay(const char *what, struct sched_inst *s, uint32_t stage
 		printf("{\"last_dependency\": \"%s\", \"stages\": %u, \"bytes\": %llu, "
 		       "\"alone_us\": %.1f, ",
 		       what, stages, (unsigned long long)bytes, alone / 1e3);
-		quantile(delay, 2);
-		printf("\"delay_us\": [%.1f, %.1f, %.1f]}\n", delay[ROUNDS / 2] / 1e3,
-		       delay[ROUNDS * 9 / 10] / 1e3, delay[ROUNDS - 1] / 1e3);
+		qsort(delay, DELAYS, sizeof *delay, by_value);
+		printf("\"delay_us\": [%.1f, %.1f, %.1f]}\n", delay[DELAYS / 2] / 1e3,
+		       delay[DELAYS * 9 / 10] / 1e3, delay[DELAYS - 1] / 1e3);
 		fflush(stdout);
 	}
 	sched_close(s);
@@ -385,7 +385,7 @@ static int be_rank(void)
 	if (!buf)
 		fail("no memory");
 	memset(buf, 1, 2 * bytes[2]);
-	for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+	for (size_t i = 0; factor && i < sizeof bytes / sizeof bytes[0]; i++)
 		for (size_t k = 0; k < sizeof stages / sizeof stages[0]; k++)
 			measure(g, stages[k], bytes[i], buf);
 	measure_delays(g, buf);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sleeping and waking of sched/thread.c in every interleaving, without a time limit: no wake-up is
- * lost. */
+ * lost. And how often it offers its CPU. */
+#include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "goal/sched/private.h"
 #include "unit.h"
@@ -10,6 +12,25 @@
 #define os_futex_wait(word, expected, limit)                                                       \
 	il_futex_wait((void *)(word), ((void)(limit), expected))
 #define os_futex_wake(word, n) il_futex_wake((void *)(word))
+/* A clock that only yields advance. */
+static uint64_t model_ns, yield_ns;
+static int yields, switches_per_yield;
+static uint64_t model_now(void) { return model_ns; }
+static int model_yield(void)
+{
+	yields++;
+	model_ns += yield_ns;
+	return 0;
+}
+static int model_rusage(int who, struct rusage *u)
+{
+	(void)who;
+	*u = (struct rusage){ .ru_nvcsw = yields * switches_per_yield };
+	return 0;
+}
+#define os_now_ns              model_now
+#define sched_yield            model_yield
+#define getrusage              model_rusage
 #define thread_wake            model_thread_wake
 #define thread_stop            model_thread_stop
 #define thread_count           model_thread_count
@@ -96,4 +117,48 @@ UNIT_TEST(looking_before_wake_ups_are_counted_loses_some)
 	looks_first = true;
 	CHECK_STR(explore(0), "deadlock");
 	looks_first = false;
+}
+
+/* ---- offers of the CPU ------------------------------------------------------------------- */
+
+enum { MODEL_OFFERS = 1000, STEP_NS = 10000 };
+
+/* Offers the CPU every 10 us. Returns: how often somebody took it. */
+static int offer_often(void)
+{
+	struct sched_thread t = { 0 };
+	long switches = 0;
+	int taken = 0;
+
+	model_ns = STEP_NS;
+	yields = 0;
+	for (int i = 0; i < MODEL_OFFERS; i++, model_ns += STEP_NS)
+		taken += !offer_cpu(&t, &switches);
+	return taken;
+}
+
+UNIT_TEST(a_free_cpu_is_offered_each_time)
+{
+	yield_ns = 5000; /* an interrupt, not a switch */
+	switches_per_yield = 0;
+	CHECK_EQ(offer_often(), 0);
+	CHECK_EQ(yields, MODEL_OFFERS);
+}
+
+/* A yield that lets somebody else run keeps the thread from its CPU for 3 ms. */
+UNIT_TEST(a_thread_whose_cpu_is_taken_spends_little_time_on_offers)
+{
+	yield_ns = 3000000;
+	switches_per_yield = 1;
+	CHECK_EQ(offer_often(), MODEL_OFFERS); /* it sleeps after each */
+	CHECK_EQ(yields, 1);
+	CHECK(model_ns < yield_ns + (MODEL_OFFERS + 2) * STEP_NS);
+}
+
+UNIT_TEST(a_cpu_is_offered_again_after_a_while)
+{
+	yield_ns = 20000;
+	switches_per_yield = 1;
+	offer_often();
+	CHECK(yields >= 10 && yields <= 20); /* one in 32 times 20 us, and the last */
 }

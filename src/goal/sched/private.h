@@ -328,7 +328,7 @@ struct sched_thread {
 	/* 1 + `wakes` when the thread looked for work before it slept; written by the thread */
 	_Atomic uint32_t slept_after;
 	/* the thread's own */
-	uint64_t poll_ns, worked_ns;
+	uint64_t poll_ns, worked_ns, offer_ns;
 };
 
 struct sched_group {

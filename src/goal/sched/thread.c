@@ -29,6 +29,7 @@
 #define POLL_MAX_NS  2000000ull
 #define YIELD_POLLS  16u   /* polls between two offers of the CPU */
 #define NOTE_POLL_NS 10000u
+#define OFFER_SHARE  32u   /* of the time: offers of a CPU that somebody takes */
 #define SWITCH_NS    1000u /* a yield that takes longer may have let somebody else run */
 #define ROUNDS_MIN   64u   /* rounds of driving by calls before they wake the thread */
 #define ROUNDS_LIMIT 1024u
@@ -84,16 +85,22 @@ static long count_switches(void)
 	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_nvcsw + u.ru_nivcsw;
 }
 
-/* Offers the CPU to others. Returns: false when somebody took it. */
-static bool offer_cpu(long *switches)
+/* Offers the CPU to others. Returns: false when somebody took it: the kernel then runs this thread
+ * after milliseconds, whoever waits for it. So no offer follows for a multiple of that time. */
+static bool offer_cpu(struct sched_thread *t, long *switches)
 {
-	uint64_t began = os_now_ns();
+	uint64_t began = os_now_ns(), ended;
 	long before = *switches;
 
+	if (began < t->offer_ns)
+		return false;
 	sched_yield();
+	ended = os_now_ns();
 	/* an interrupt takes as long as a switch there and back */
-	if (os_now_ns() - began > SWITCH_NS)
+	if (ended - began > SWITCH_NS)
 		*switches = count_switches();
+	if (*switches != before)
+		t->offer_ns = ended + OFFER_SHARE * (ended - began);
 	return *switches == before;
 }
 
@@ -138,7 +145,7 @@ static void watch(struct sched_group *g)
 			continue;
 		}
 		if (idle % YIELD_POLLS == 0) {
-			is_alone = offer_cpu(&switches);
+			is_alone = offer_cpu(t, &switches);
 			if (!idle)
 				note_cpu(t, is_alone);
 		}
