@@ -102,6 +102,7 @@ struct abi {
 	int combiner_indexed, combiner_hindexed, combiner_indexed_block, combiner_hindexed_block;
 	int combiner_darray, order_c, distribute_none, distribute_cyclic, distribute_dflt_darg;
 	bool is_started_by_pmix; /* a hint only: PMIx can also start MPICH */
+	bool packs_gaps;         /* no peer reads elements with gaps where they lie */
 	const struct abi_known *numbers, *ops; /* handles that rt computes with */
 	size_t number_count, op_count;
 };

@@ -86,6 +86,7 @@ int abi_ompi(struct abi *out, const struct host_library *library)
 	for (int i = 0; i < 2; i++)
 		out->predefined.types[i] = out->predefined.ops[i] = images[i];
 	out->is_started_by_pmix = true;
+	out->packs_gaps = true; /* ob1 and UCX do */
 	out->numbers = numbers;
 	out->number_count = BASE_ARRAY_LEN(numbers);
 	out->ops = ops;

@@ -208,6 +208,7 @@ static struct snapshot *send_elements(const void *at, MPI_Count count, MPI_Datat
 				      enum message_copy copy)
 {
 	struct range range = { 0 };
+	uint64_t bytes, used;
 	MPI_Count size;
 
 	if (message_gate == UINT64_MAX)
@@ -215,8 +216,11 @@ static struct snapshot *send_elements(const void *at, MPI_Count count, MPI_Datat
 	add_buf(&range, at, count, datatype);
 	if (range.lo >= range.hi || range.is_unknown || host.Type_size_x(datatype, &size))
 		return NULL;
-	return message_send((const void *)range.lo, range.hi - range.lo,
-			    (uint64_t)size * (uint64_t)count, copy);
+	bytes = range.hi - range.lo;
+	used = (uint64_t)size * (uint64_t)count;
+	if (used != bytes && abi.packs_gaps)
+		return NULL;
+	return message_send((const void *)range.lo, bytes, used, copy);
 }
 
 static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
