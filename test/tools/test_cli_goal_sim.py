@@ -172,7 +172,7 @@ def test_messages_inside_this_node_are_measured_with_their_spread(tmp_path):
     r = goal('sim', '--measure', '--json', '--save', tmp_path / 'params')
     assert r.returncode == 0, r.stderr
     j = json.loads(r.stdout)
-    assert j['cpus'] >= 1 and len(j['rows']) == 18 and 5 <= j['rounds'] <= 11
+    assert j['cpus'] >= 1 and len(j['rows']) == 18 and 1 <= j['rounds'] <= 11
     for row in j['rows']:
         for name in 'alone_ns', 'together_ns', 'copy_ns', 'add_ns':
             assert 0 <= row[name]['low'] <= row[name]['median'] <= row[name]['high'] < 1e9
