@@ -56,6 +56,7 @@ def test_others_go_on_while_a_rank_keeps_its_processor(what, run):
     assert finish(run(what, 4)) == [(0, '0: others went on\n', '')] + [(0, '', '')] * 3
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize('ranks', [2, 3])
 def test_ranks_compute_at_a_time_where_a_cpu_is_free(ranks, program, tmp_path):
     """In bursts that are shorter than the monitor's time slice: a worker that watches runs the others."""

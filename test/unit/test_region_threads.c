@@ -230,17 +230,19 @@ REGION_TEST(another_thread_unmaps_the_page_below_a_buffer)
 	char *p;
 
 	region_begin(NULL, NULL);
-	CHECK(blocks_are_known);
+	if (!blocks_are_known)
+		unit_skip("this allocator has no blocks with headers");
 	p = pages_get(2 * MIB) + MIB;
 	t.page = p - OS_PAGE;
 	fill(p, MIB, 1);
 	CHECK_EQ(pthread_create(&thread, NULL, toggle_page, &t), 0);
 	for (int i = 0; i < 60; i++) {
-		ADOPT(p, MIB);
+		adopts(p, MIB); /* not while it looks like a stack above its guard page */
 		region_return((uintptr_t)p, (uintptr_t)p + MIB);
 	}
 	atomic_store(&t.stop, true);
 	pthread_join(thread, NULL);
+	ADOPT(p, MIB);
 	CHECK_FILLED(p, MIB, 1);
 }
 
