@@ -176,7 +176,9 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *
  * Who moves a schedule. Calls of this library do, on any rank; a thread does what they leave.
  *
- *   sluice_goal_start    executes operations of this rank that require nothing. Then, unless a rank
+ *   sluice_goal_start    leaves all to a rank that waits or to a progress thread that polls, if
+ *                        there is one and all buffers are from sluice_goal_alloc(). Otherwise it
+ *                        executes operations of this rank that require nothing. Then, unless a rank
  *                        of the group waits, it executes all that is ready of every rank and what
  *                        follows from it, for about 100 us at most
  *   sluice_goal_test     the same, and takes part in a copy or computation that another rank has
@@ -188,7 +190,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *   the progress thread  of a process goes on where a call has stopped after 100 us, and at the end
  *                        of a calc. While it finds a CPU of the group that nobody uses, it polls
  *                        there for up to 2 ms, drives all ranks, and sluice_goal_start leaves the
- *                        work to it after 5 us at most. Otherwise it sleeps
+ *                        work to it after 5 us at most. Otherwise it sleeps. A CPU that becomes
+ *                        free may be found 0.1 s later
  *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the
