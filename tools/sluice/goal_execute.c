@@ -247,6 +247,11 @@ static void note_end(struct goal_result *r, int status)
 	}
 }
 
+bool goal_is_consequence(int error)
+{
+	return error == -EPIPE || error == -EOWNERDEAD || error == -ECONNRESET;
+}
+
 static void wait_for_all(struct goal_execution *x, pid_t *pids)
 {
 	uint32_t n = x->program->ranks, alive = n;
@@ -266,6 +271,10 @@ static void wait_for_all(struct goal_execution *x, pid_t *pids)
 		if (!status || is_ending)
 			continue;
 		note_end(&x->results[r], status);
+		/* a rank that dies closes its connections before it can be waited for: its own end
+		 * is the cause to be told, and is still to come */
+		if (goal_is_consequence(x->results[r].error))
+			continue;
 		if (atomic_load(x->arrived) < n) {
 			/* a rank that waits for others to begin looks at nothing else */
 			is_ending = true;

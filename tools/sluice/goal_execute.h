@@ -51,6 +51,8 @@ int goal_execute_all(struct goal_execution *x, uint32_t *out_rank);
 /* Runs one rank in this process; the others are processes with the same parent. Returns: 0, also
  * when it failed; -ENOMEM. */
 int goal_execute_rank(struct goal_execution *x, uint32_t rank);
+/* Did a rank fail because another one did? */
+bool goal_is_consequence(int error);
 void goal_execution_free(struct goal_execution *x);
 
 /* Least, 10 %, median and 90 % of all runs but the first `warm`, in ns; 0 without a run. */

@@ -158,12 +158,6 @@ static void print_all(const struct job *j, uint32_t first, uint32_t end)
 	fflush(stdout);
 }
 
-/* Did this rank fail because another one did? */
-static bool is_consequence(int error)
-{
-	return error == -EPIPE || error == -EOWNERDEAD || error == -ECONNRESET;
-}
-
 static void print_failure(uint32_t rank, const struct goal_result *r)
 {
 	if (r->error > 0)
@@ -189,7 +183,7 @@ static int print_failures(const struct goal_execution *x, uint32_t first, uint32
 		for (uint32_t r = first; r < end; r++) {
 			const struct goal_result *res = &x->results[r];
 
-			if (!res->error || is_consequence(res->error) != consequences)
+			if (!res->error || goal_is_consequence(res->error) != consequences)
 				continue;
 			ret = TOOL_FAILED;
 			print_failure(r, res);
