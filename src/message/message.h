@@ -63,17 +63,20 @@ enum message_copy {
 	MESSAGE_POSTED,   /* until its request is complete: message_posted() */
 };
 /*
- * The program is about to send [buf, buf + bytes), of which `used` bytes are the message, without
- * errors if `copy` permits a copy. Offers a copy of what no region holds, or of a short message, in
- * the arena, from where the reader takes it without a system call; until it is withdrawn nobody may
- * change the message. Otherwise adopts the buffer once it has earned that, and checks that a region
- * there is still mapped. Returns: NULL or the copy. Context: in the call, before the host MPI.
+ * The program is about to send [buf, buf + bytes), of which `used` bytes are the message. Offers a
+ * copy of what no region holds, or of a short message, in the arena, from where the reader takes it
+ * without a system call; until it is withdrawn nobody may change the message. Otherwise adopts the
+ * buffer once it has earned that, and checks that a region there is still mapped. Returns: NULL or
+ * the copy. Context: in the call, before the host MPI.
  */
 struct snapshot;
 struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
 			      enum message_copy copy);
 /* A blocking send has ended; s: NULL or its copy. Returns: rc. */
 int message_sent(struct snapshot *s, int rc);
+/* The program makes an error handler, which may leave any call by longjmp(): withdraws all copies,
+ * and offers none any more. */
+void message_copy_no_more(void);
 
 /*
  * Copies of nonblocking sends: the host MPI has returned this request, or has failed. While

@@ -34,9 +34,6 @@ void snapshot_begin(struct node_header *h);
 /* The reader: copies bytes of the owner's memory from a copy that the owner offers. Returns: false:
  * it offers none, or has withdrawn it; `to` may hold anything then. */
 bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t bytes);
-/* The owner, before it sends from [start, end): withdraws the copies that earlier calls have left
- * there. */
-void snapshot_forget(struct node_header *h, uintptr_t start, uintptr_t end);
 /* The owner, before it sends: copies the edges. Returns: NULL: no copy, as it may not be read or
  * would be useless. */
 struct snapshot *snapshot_offer(struct node_header *h, const void *buf, uint64_t bytes,

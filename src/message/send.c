@@ -82,8 +82,6 @@ struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
 	bool may_copy = is_wanted && copy != MESSAGE_UNCOPIED;
 	struct snapshot *s = NULL;
 
-	if (may_be_read)
-		snapshot_forget(h, (uintptr_t)buf, (uintptr_t)buf + bytes);
 	if (is_wanted)
 		rate(h);
 	if (may_copy && bytes <= SNAPSHOT_WHOLE_BYTES)

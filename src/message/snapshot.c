@@ -12,8 +12,6 @@
  * A blocking send is complete when it returns, a nonblocking one when a call has completed its
  * request (posted.c).
  */
-#include <pthread.h>
-
 #include "base/backoff.h"
 #include "message/private.h"
 #include "node/node.h"
@@ -24,17 +22,15 @@ enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024, KERNE
 struct snapshot {
 	/* number of the present copy; 0: none; written by the owner */
 	BASE_ALIGNED_LINE _Atomic uint64_t live;
-	_Atomic uintptr_t thread; /* the sending thread; POSTED; 0: the place is free */
-	uint64_t number;          /* of the last copy */
+	_Atomic bool is_claimed;
+	uint64_t number; /* of the last copy */
 	uint32_t place;
-	uintptr_t addr;           /* of the message */
+	uintptr_t addr; /* of the message */
 	uint64_t bytes;
-	uint64_t head, tail;      /* bytes at its ends that `data` holds, one after the other */
+	uint64_t head, tail; /* bytes at its ends that `data` holds, one after the other */
 	BASE_ALIGNED_LINE _Atomic uint32_t reads; /* written by readers */
 	char data[] __attribute__((aligned(OS_PAGE)));
 };
-
-#define POSTED UINTPTR_MAX /* `thread` of a nonblocking send: any thread may complete it */
 
 /* At the head of the memory: which places may be live. A hint: readers check `live`. */
 struct directory { _Atomic uint64_t live; };
@@ -48,6 +44,7 @@ struct directory { _Atomic uint64_t live; };
  * is faster: a peer's cache may hold a buffer that never changes, but not a fresh copy. */
 static struct backoff vain[RATE_CLASSES];
 static _Atomic uint32_t out_ps[RATE_CLASSES]; /* of making a copy */
+static _Atomic bool is_forbidden;             /* message_copy_no_more() */
 
 static struct snapshot *place_of(const struct node_header *h, uint64_t off, uint32_t i)
 {
@@ -151,41 +148,30 @@ static void withdraw(struct node_header *h, struct snapshot *s)
 {
 	hide(h, atomic_load_explicit(&h->snapshots_off, memory_order_relaxed), s);
 	/* release: no copy is live when the next owner writes; partner: claim */
-	atomic_store_explicit(&s->thread, 0, memory_order_release);
+	atomic_store_explicit(&s->is_claimed, false, memory_order_release);
 }
 
-void snapshot_forget(struct node_header *h, uintptr_t start, uintptr_t end)
+void message_copy_no_more(void)
 {
-	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
-	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
-						  memory_order_relaxed) : 0;
+	struct node_header *h = node_header_self();
+	uint64_t off = h ? atomic_load_explicit(&h->snapshots_off, memory_order_relaxed) : 0;
 
-	for (; all; all &= all - 1) {
-		struct snapshot *s = place_of(h, off, (uint32_t)__builtin_ctzll(all));
-
-		/* An error handler has left the thread's last send by longjmp(). */
-		if (atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
-			withdraw(h, s);
-		else if (s->addr < end && s->addr + s->bytes > start)
-			hide(h, off, s);
-	}
+	atomic_store_explicit(&is_forbidden, true, memory_order_relaxed);
+	for (uint64_t all = off ? directory_of(h, off)->live : 0; all; all &= all - 1)
+		hide(h, off, place_of(h, off, (uint32_t)__builtin_ctzll(all)));
 }
 
 static struct snapshot *claim(struct node_header *h, bool is_posted)
 {
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
-	uintptr_t thread = is_posted ? POSTED : pthread_self();
 	uint32_t end = is_posted ? PLACES : BLOCKING;
 
 	for (uint32_t i = is_posted ? BLOCKING : 0; off && i < end; i++) {
 		struct snapshot *s = place_of(h, off, i);
-		uintptr_t none = 0;
 
 		/* acquire, partner: withdraw */
-		if (!atomic_load_explicit(&s->thread, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong_explicit(&s->thread, &none, thread,
-							    memory_order_acquire,
-							    memory_order_relaxed)) {
+		if (!atomic_load_explicit(&s->is_claimed, memory_order_relaxed) &&
+		    !atomic_exchange_explicit(&s->is_claimed, true, memory_order_acquire)) {
 			s->place = i;
 			return s;
 		}
@@ -208,9 +194,9 @@ static bool was_read(const struct node_header *h, uintptr_t from, uint64_t bytes
 static bool may_offer(const struct node_header *h, uintptr_t from, uint64_t bytes,
 		      const struct message_edges *edges)
 {
-	return edges->head + edges->tail &&
-	       (!edges->head || was_read(h, from, edges->head)) &&
+	return edges->head + edges->tail && (!edges->head || was_read(h, from, edges->head)) &&
 	       (!edges->tail || was_read(h, from + bytes - edges->tail, edges->tail)) &&
+	       !atomic_load_explicit(&is_forbidden, memory_order_relaxed) &&
 	       backoff_is_due(class_of(bytes)) && !os_gpu_is_loaded();
 }
 
@@ -271,9 +257,7 @@ int message_sent(struct snapshot *s, int rc)
 {
 	struct node_header *h = node_header_self();
 
-	/* an error handler may have sent in this call: the place is free then, or another's; a
-	 * forked child has no header */
-	if (s && h && atomic_load_explicit(&s->thread, memory_order_relaxed) == pthread_self())
+	if (s && h) /* a forked child has no header */
 		snapshot_end(h, s);
 	return rc;
 }

@@ -63,3 +63,9 @@ def test_copies_of_nonblocking_sends_are_read_and_end(get_mpi, tmp_path, name, b
     for rank in range(2):
         counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
         assert counters['messages'] > 0.8 * sends
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_no_copy_outlives_a_call_that_an_error_handler_leaves(get_mpi, runner, name, with_sluice):
+    runner.check(get_mpi(name), 'messages.c', 2, 'calls_that_an_error_handler_leaves', sluice=with_sluice,
+                 env={**EARNS, 'coll:BCAST': 'off'})

@@ -97,30 +97,10 @@ UNIT_TEST(the_edges_of_a_region_are_offered)
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), edges_are_offered, NULL);
 }
 
-/* Rank 0 leaves a send of ones by longjmp(), sends twos from there, of which `used` bytes are the
- * message, and rank 1 gets twos. */
-static void leave_a_send(struct ranks *r, char *p, char *mine, uint64_t used)
-{
-	if (!r->rank) {
-		memset(p, 1, 60000);
-		CHECK(message_send(p, 60000, 60000, MESSAGE_BLOCKING));
-		memset(p, 2, 60000);
-		message_send(p + 20000, 60000, used, MESSAGE_UNCOPIED);
-	}
-	ranks_barrier(r);
-	if (r->rank) {
-		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
-		CHECK_EQ(mine[30000], 2);
-	}
-	ranks_barrier(r);
-}
-
-/* A call that never ended: the thread's next send, or another thread's from there, withdraws its
- * copy. Sends that nobody reads offer fewer and fewer copies. */
-static void copies_are_forgotten(struct ranks *r)
+/* Sends that nobody reads offer fewer and fewer copies. */
+static void copies_are_in_vain(struct ranks *r)
 {
 	char *p = NULL, *mine = pages(MIB);
-	struct snapshot *s;
 	int offers = 0;
 
 	announce(r);
@@ -129,10 +109,9 @@ static void copies_are_forgotten(struct ranks *r)
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
 	send_and_read(r, p, mine, 60000, 1);
-	leave_a_send(r, p, mine, 60000);
-	leave_a_send(r, p, mine, 30000); /* a type with gaps */
 	for (int i = 0; i < 1000 && !r->rank; i++) {
-		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+		struct snapshot *s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+
 		message_sent(s, 0);
 		offers += s != NULL;
 	}
@@ -140,27 +119,55 @@ static void copies_are_forgotten(struct ranks *r)
 	ranks_barrier(r);
 }
 
-UNIT_TEST(copies_of_calls_that_never_ended_are_withdrawn)
+UNIT_TEST(copies_that_nobody_reads_become_rare)
 {
-	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_are_forgotten, NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_are_in_vain, NULL);
+}
+
+/* The program makes an error handler while a copy of ones is offered, changes its buffer to twos,
+ * and rank 1 gets twos. */
+static void no_more_copies(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+	struct snapshot *s = NULL;
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_and_read(r, p, mine, 60000, 1);
+	if (!r->rank) {
+		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
+		CHECK(s);
+		message_copy_no_more();
+		memset(p, 2, 60000);
+	}
+	ranks_barrier(r);
+	if (r->rank) {
+		CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, 60000), 60000);
+		CHECK_EQ(mine[30000], 2);
+	}
+	ranks_barrier(r);
+	CHECK_EQ(message_sent(s, 7), 7);
+	for (int i = 0; i < 100 && !r->rank; i++)
+		CHECK(!message_send(p, 60000, 60000, MESSAGE_BLOCKING));
+	ranks_barrier(r);
+}
+
+UNIT_TEST(an_error_handler_of_the_program_ends_all_copies)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), no_more_copies, NULL);
 }
 
 /* Offers a copy of the message in a thread of its own, which ends in its send. */
-static void *offer_in_thread(void *p)
-{
-	struct snapshot *s = NULL;
+static void *offer_in_thread(void *p) { return message_send(p, 60000, 60000, MESSAGE_BLOCKING); }
 
-	while (!s) /* the copy before it was in vain */
-		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
-	return s;
-}
-
-/* An error handler of a send sends, too. The end of the outer call withdraws no copy that another
- * thread has offered meanwhile. */
-static void sends_are_nested(struct ranks *r)
+/* The end of a send leaves the copies of other threads. */
+static void sends_of_two_threads(struct ranks *r)
 {
 	char *p = NULL, *mine = pages(MIB);
-	struct snapshot *outer, *inner;
+	struct snapshot *first, *second;
 	pthread_t thread;
 
 	announce(r);
@@ -168,17 +175,14 @@ static void sends_are_nested(struct ranks *r)
 		tell(r, pages(MIB));
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		send_and_read(r, p + 60000 * i, mine, 60000, 1);
 	if (!r->rank) {
-		outer = message_send(p + 60000, 60000, 60000, MESSAGE_BLOCKING);
-		inner = message_send(p + 120000, 60000, 60000, MESSAGE_BLOCKING);
-		CHECK(outer && inner == outer);
-		message_sent(inner, 0);
+		first = message_send(p + 60000, 60000, 60000, MESSAGE_BLOCKING);
 		CHECK_EQ(pthread_create(&thread, NULL, offer_in_thread, p), 0);
-		CHECK_EQ(pthread_join(thread, (void **)&inner), 0);
-		CHECK(inner == outer);
-		message_sent(outer, 0);
+		CHECK_EQ(pthread_join(thread, (void **)&second), 0);
+		CHECK(first && second && second != first);
+		message_sent(first, 0);
 	}
 	ranks_barrier(r);
 	if (r->rank) {
@@ -191,7 +195,7 @@ static void sends_are_nested(struct ranks *r)
 
 UNIT_TEST(the_end_of_a_send_withdraws_only_its_own_copy)
 {
-	ranks_run(2, OPTIONS("SLUICE_LOG=info"), sends_are_nested, NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), sends_of_two_threads, NULL);
 }
 
 /* A reader that meets copies that change gets each message whole, or what memory holds. */

@@ -127,9 +127,8 @@ def send_body(f, call):
     lines += ['\t\t' + line for t in f.terms if t not in sends for line in observation(t)] + ['\t\t}']
     bare = f'{callee(f, None)}({f.passed})'
     if BLOCKING_SEND.match(f.name):
-        tag = 'sendtag' if 'sendtag' in f.passed else 'tag'
         lines += ['\t\tstruct snapshot *snapshot = observe_blocking_send('
-                  f'{", ".join(sends[0].args)}, dest, {tag}, comm);',
+                  f'{", ".join(sends[0].args)}, dest);',
                   f'\t\treturn message_sent(snapshot, HOST_CALL({call}));', '\t}']
     elif POSTED_SEND.match(f.name):
         lines += ['\t\tstruct snapshot *snapshot = observe_posted_send('

@@ -228,19 +228,11 @@ static void observe_send(const void *at, MPI_Count count, MPI_Datatype datatype)
 	send_elements(at, count, datatype, MESSAGE_UNCOPIED);
 }
 
-#define TAG_MAX 32767 /* every MPI permits it */
-
-/* A send that returns after it has been read. An error handler may leave it by longjmp(), so its
- * arguments are checked first. */
+/* A send that returns after it has been read. */
 static struct snapshot *observe_blocking_send(const void *at, MPI_Count count,
-					      MPI_Datatype datatype, int dest, int tag,
-					      MPI_Comm comm)
+					      MPI_Datatype datatype, int dest)
 {
-	struct comm_state *cs;
-	bool is_right = dest >= 0 && tag >= 0 && tag <= TAG_MAX && !comm_state_find(comm, &cs) &&
-			cs && !cs->is_inter && dest < cs->size;
-
-	return send_elements(at, count, datatype, is_right ? MESSAGE_BLOCKING : MESSAGE_UNCOPIED);
+	return send_elements(at, count, datatype, dest >= 0 ? MESSAGE_BLOCKING : MESSAGE_UNCOPIED);
 }
 
 /* ---- nonblocking sends ------------------------------------------------------------------- */

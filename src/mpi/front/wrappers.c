@@ -93,6 +93,13 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 	return host.Win_attach(win, base, size);
 }
 
+/* The program's handler may leave any call by longjmp(), also one that has to withdraw copies. */
+static int wrap_Comm_create_errhandler(MPI_Comm_errhandler_function *fn, void *errhandler)
+{
+	message_copy_no_more();
+	return host.Comm_create_errhandler(fn, errhandler);
+}
+
 /* ---- table of wrappers --------------------------------------------------------------------- */
 
 #define X(name)                                                                                    \
@@ -109,11 +116,12 @@ int front_lacking(void)
 }
 
 /* These functions run while nothing is pending, or handle pending operations themselves. */
-#define pend_Init         wrap_Init
-#define pend_Init_thread  wrap_Init_thread
-#define pend_Win_create   wrap_Win_create
-#define pend_Win_create_c wrap_Win_create_c
-#define pend_Win_attach   wrap_Win_attach
+#define pend_Init                   wrap_Init
+#define pend_Init_thread            wrap_Init_thread
+#define pend_Win_create             wrap_Win_create
+#define pend_Win_create_c           wrap_Win_create_c
+#define pend_Win_attach             wrap_Win_attach
+#define pend_Comm_create_errhandler wrap_Comm_create_errhandler
 
 /* Collectives enter through the gates of their ABI while nothing is pending. */
 const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {

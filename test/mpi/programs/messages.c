@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -449,6 +450,64 @@ BEHAVIOUR(random_messages, 2)
 			MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 		EXPECT(step % 8 || sum == size * (size - 1) / 2);
 	}
+	free(send);
+	free(recv);
+}
+
+/* ---- calls that an error handler leaves ---------------------------------------------------- */
+
+static jmp_buf before_the_call;
+
+static void leave_the_call(MPI_Comm *comm, int *rc, ...) { longjmp(before_the_call, 1); }
+
+/* Sends 64 KiB and receives more than it has room for. */
+static void fail_by_truncation(MPI_Comm comm, char *send, char *recv, int peer, bool is_blocking)
+{
+	MPI_Request r[2];
+
+	if (setjmp(before_the_call))
+		return;
+	if (is_blocking) {
+		MPI_Sendrecv(send, 64 * KIB, MPI_BYTE, peer, 1, recv, 4, MPI_BYTE, peer, 1, comm,
+			     MPI_STATUS_IGNORE);
+	} else {
+		MPI_Isend(send, 64 * KIB, MPI_BYTE, peer, 1, comm, &r[0]);
+		MPI_Irecv(recv, 4, MPI_BYTE, peer, 1, comm, &r[1]);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
+	EXPECT(!"the receive is truncated");
+}
+
+/* The first rank of a pair leaves calls by longjmp(), changes its buffer, and broadcasts it by the
+ * host MPI, which reads it as it reads messages. */
+BEHAVIOUR(calls_that_an_error_handler_leaves, 2)
+{
+	char *send = check_alloc(64 * KIB), *recv = check_alloc(64 * KIB);
+	int peer = partner();
+	MPI_Errhandler own;
+	MPI_Comm pair;
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &pair);
+	for (int i = 0; i < 4 * ROUNDS; i++)
+		exchange(send, recv, 64 * KIB, 3000 + (uint64_t)i);
+	MPI_Comm_create_errhandler(leave_the_call, &own);
+	MPI_Comm_set_errhandler(pair, own);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, own); /* MPICH's MPI_Waitall asks this one */
+	for (int i = 0; i < 4 * ROUNDS && peer != MPI_PROC_NULL; i++) {
+		check_fill(send, 64 * KIB, check_seed(i, 0));
+		if (rank % 2 == 0) {
+			fail_by_truncation(pair, send, recv, 1, i % 2);
+			check_fill(send, 64 * KIB, check_seed(i, 1));
+		} else {
+			MPI_Send(send, 64, MPI_BYTE, 0, 1, pair);
+			MPI_Recv(recv, 64 * KIB, MPI_BYTE, 0, 1, pair, MPI_STATUS_IGNORE);
+		}
+		MPI_Bcast(send, 64 * KIB, MPI_BYTE, 0, pair);
+		check_same(send, 64 * KIB, check_seed(i, 1), "broadcast");
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	MPI_Errhandler_free(&own);
+	MPI_Comm_free(&pair);
 	free(send);
 	free(recv);
 }
