@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "goal/sched/sched.h"
+#include "schedule.h"
 
 #define MIB ((uint64_t)1 << 20)
 enum { ROUNDS = 41, NULL_OPS = 2000, BARRIERS = 1000, COPIES = 3 };
@@ -37,23 +37,7 @@ static uint32_t channel;
 static struct sched_inst *open_block(struct sched_group *g, struct goal_build *b, void *buffer,
 				     uint64_t bytes)
 {
-	uint64_t cap = goal_block_bytes(b->op_count, b->edge_count, b->segment_count);
-	struct goal_block *block = malloc(cap);
-	struct sched_open o = { .block = block,
-				.block_bytes = cap,
-				.buffers = &buffer,
-				.buffer_bytes = &bytes,
-				.buffer_count = buffer ? 1 : 0,
-				.name = "goal_cost",
-				.channel = channel };
-	struct sched_inst *s = NULL;
-
-	if (!block || goal_compile(b, block, cap) || sched_open(g, &o, &s)) {
-		fprintf(stderr, "goal_cost: cannot open a schedule\n");
-		exit(1);
-	}
-	free(block);
-	return s;
+	return bench_open(g, b, buffer, bytes, channel);
 }
 
 static void run_once(struct sched_inst *s)

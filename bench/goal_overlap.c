@@ -3,11 +3,12 @@
  * Measures how far a started schedule advances while its ranks compute, by the method of NBCBench:
  * the schedule alone takes t_s; a loop sized to 2 t_s takes t_c; start, loop, wait take t; the
  * overlap is 1 - (t - t_c) / t_s. Alone, two cores execute the schedule; one that executes it for
- * both ranks needs 2 t_s, hence the loop (an argument gives another factor). The schedule of two
- * ranks is a chain of exchanges, each of which requires the one before. Cases: both ranks compute
- * on the cores that they have; the other rank waits for the schedule; the other rank sleeps while
- * rank 0 computes; the other rank has started all its runs and sleeps all the time, so that its
- * core is free. Prints one JSON object per line: medians, and quartiles of the overlap, of rank 0.
+ * both ranks needs 2 t_s, hence the loop (an argument gives another factor; 0: delays only). The
+ * schedule of two ranks is a chain of exchanges, each of which requires the one before. Cases: both
+ * ranks compute on the cores that they have; the other rank waits for the schedule; the other rank
+ * sleeps while rank 0 computes; the other rank has started all its runs and sleeps all the time, so
+ * that its core is free. Prints one JSON object per line: medians, and quartiles of the overlap, of
+ * rank 0.
  * When both ranks compute, "of_sum" is the time of both divided by that of both loops and of the
  * schedule alone on both: what all of it costs where every core is busy.
  *
@@ -25,7 +26,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "goal/sched/sched.h"
+#include "schedule.h"
 
 enum { ROUNDS = 31, WARMUP = 400, STAGES_MAX = 200, AHEAD_NS = 3000, FREE_US = 2000 };
 enum { DELAYS = 201, LATE_NS = 300000, CALC_NS = 500000, AFTER_NS = 1000000 };
@@ -47,25 +48,6 @@ static void fail(const char *what)
 	exit(1);
 }
 
-static struct sched_inst *open_schedule(struct sched_group *g, struct goal_build *b, void *buffer,
-					uint64_t bytes)
-{
-	uint64_t cap = goal_block_bytes(b->op_count, b->edge_count, b->segment_count);
-	struct goal_block *block = malloc(cap);
-	struct sched_open o = { .block = block,
-				.block_bytes = cap,
-				.buffers = &buffer,
-				.buffer_bytes = &bytes,
-				.buffer_count = buffer ? 1 : 0,
-				.name = "goal_overlap" };
-	struct sched_inst *s = NULL;
-
-	if (!block || goal_compile(b, block, cap) || sched_open(g, &o, &s))
-		fail("cannot open a schedule");
-	free(block);
-	return s;
-}
-
 /* A chain of `stages` exchanges of `bytes`. */
 static struct sched_inst *open_chain(struct sched_group *g, uint32_t stages, char *buf,
 				     uint64_t bytes)
@@ -84,7 +66,7 @@ static struct sched_inst *open_chain(struct sched_group *g, uint32_t stages, cha
 		goal_requires(&b, 2 * i, 2 * i - 1);
 		goal_requires(&b, 2 * i + 1, 2 * i - 1);
 	}
-	return open_schedule(g, &b, buf, 2 * bytes);
+	return bench_open(g, &b, buf, 2 * bytes, 0);
 }
 
 /* One loop for all callers, in registers: a loop over memory takes twice as long at some addresses
@@ -312,7 +294,7 @@ static struct sched_inst *open_calc(struct sched_group *g)
 		goal_send(&b, 1, 0, 0, GOAL_SCRATCH, 0, 0);
 		goal_requires(&b, 1, 0);
 	}
-	return open_schedule(g, &b, NULL, 0);
+	return bench_open(g, &b, NULL, 0, 0);
 }
 
 /* Returns: how long after its last dependency, and alone_ns, the run had ended on both ranks. */
