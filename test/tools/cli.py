@@ -5,6 +5,7 @@ TEST_PREFIX names another installed tree than build/prefix.
 """
 import os
 import pathlib
+import resource
 import subprocess
 
 from support.options import spelled
@@ -30,6 +31,11 @@ def plain_env(**more):
 def sluice(*args, env=None, program=SLUICE, **popen):
     return subprocess.run([str(a) for a in (program, *args)], env=plain_env(**(env or {})),
                           text=True, capture_output=True, timeout=60, **popen)
+
+
+def limited(kilobytes):
+    """For preexec_fn: the program's limit of address space."""
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
 
 
 def run(*args, **more):

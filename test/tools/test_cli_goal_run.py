@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cli import ROOT, SLUICE, compile_c, plain_env, sluice
+from cli import ROOT, SLUICE, compile_c, limited, plain_env, sluice
 
 # deadlock does not end; halo and workers receive from any rank, so what they leave is not one thing
 EXAMPLES = sorted(p for p in (ROOT / 'examples/goal').glob('*.goal') if p.stem not in ('deadlock', 'halo',
@@ -186,10 +186,6 @@ def test_posted_receives_are_found_without_search(tmp_path):
 
 
 LOCAL = 'num_ranks 2\n' + ''.join(f'rank {r} {{\n' + 'calc 1\n' * 50000 + '}\n' for r in range(2))
-
-
-def limited(kilobytes):
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
 
 
 def test_a_limit_of_address_space_leaves_room_for_the_ranks():

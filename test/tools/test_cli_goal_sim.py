@@ -2,14 +2,13 @@
 """sluice goal gen and sim: patterns, files, parameters, what is printed, what is refused."""
 import json
 import re
-import resource
 import signal
 import subprocess
 import time
 
 import pytest
 
-from cli import PREFIX, SLUICE, plain_env, sluice
+from cli import PREFIX, SLUICE, limited, plain_env, sluice
 
 
 def goal(*args, **more):
@@ -179,10 +178,6 @@ def test_messages_inside_this_node_are_measured_with_their_spread(tmp_path):
     # how much is the machine's matter, and of what else it does
     assert j['rows'][-1]['alone_ns']['median'] > j['rows'][0]['alone_ns']['median']
     assert sim('ping-pong', '-n', '2', '--params', tmp_path / 'params')['end_ps'] > 0
-
-
-def limited(kilobytes):
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
 
 
 def test_a_small_schedule_needs_little_address_space(tmp_path):
