@@ -329,8 +329,11 @@ static int agree(const struct node_oob *oob, int local, int *out_all)
 }
 
 static char last_refusal[160];
+static int last_error;
 
 const char *node_refusal(void) { return last_refusal; }
+
+int node_refusal_error(void) { return last_error; }
 
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
 {
@@ -347,6 +350,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	if (ret || err) {
 		free(all);
 		group_free(g);
+		last_error = -ENOMEM;
 		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
 		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks goes to the host MPI: %s",
@@ -378,6 +382,7 @@ out:
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
 		if (mine.error && region_init_error()[0])
 			why = region_init_error();
+		last_error = why ? 0 : err;
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");

@@ -118,6 +118,8 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 /* Returns: the reason of the last NULL from node_group_create() in this process, or "". Context:
  * one thread at a time. */
 const char *node_refusal(void);
+/* Returns: the error of a rank (-errno) that is this reason, or 0: it is another. */
+int node_refusal_error(void);
 /* Not collective. No peer may be inside an operation of the group. */
 void node_group_destroy(struct node_group *g);
 /* Forgets all peers (end of MPI). All groups must be destroyed before. */

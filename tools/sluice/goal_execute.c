@@ -191,7 +191,7 @@ static bool be_rank(struct goal_execution *x, uint32_t rank)
 	struct goal_result *r = &x->results[rank];
 
 	r->error = join_and_run(x, rank);
-	if (r->error == -ENOTSUP && !strcmp(node_refusal(), strerror(ENOMEM)))
+	if (r->error == -ENOTSUP && node_refusal_error() == -ENOMEM)
 		r->error = -ENOMEM; /* for the memory of all ranks, which each maps */
 	if (r->error == -ENOTSUP)
 		snprintf(r->refusal, sizeof r->refusal, "%s", node_refusal());
