@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Early return for long: an hour of random operations, two million collectives; by name only.
 
-./dev check stress -k random_operations_for_an_hour; STRESS_SECONDS makes the hour shorter, HARNESS_SEED
-repeats a failure, --engine dsa uses this engine all the time.
+./dev check stress -k random_operations_for_an_hour; STRESS_SECONDS makes the hour shorter, STRESS_TURN
+begins at that minute of it, HARNESS_SEED repeats a failure, --engine dsa uses this engine all the time.
 """
 import os
 import time
@@ -44,7 +44,8 @@ def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout, befo
 def test_random_operations_for_an_hour(with_sluice, tmp_path, request):
     """All guards, engines and MPIs in turn, a minute each, until the time is over."""
     end = time.monotonic() + float(os.environ.get('STRESS_SECONDS', '3600'))
-    seed, turn = int(os.environ.get('HARNESS_SEED', time.time_ns() // 1000 % 10 ** 9)), 0
+    seed = int(os.environ.get('HARNESS_SEED', time.time_ns() // 1000 % 10 ** 9))
+    turn = int(os.environ.get('STRESS_TURN', '0'))
     engine = request.config.getoption('--engine')
     ways = [engine] if engine else [*WAYS, *DEVICES]
     while time.monotonic() < end:
