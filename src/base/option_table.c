@@ -100,7 +100,7 @@ struct base_option base_option_table[] = {
 	    LOCAL, .choices = endpoints_words),
 	ENUM("SLUICE_ENDPOINTS_SWITCH", endpoints_switch, "kernel", switch_words,
 	     "Who gives the processor to ranks of one address space: the kernel; or user, a rank "
-	     "that waits, which is for more ranks than CPUs", LOCAL),
+	     "that waits, which is for more ranks than CPUs", SHARED),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),

@@ -24,6 +24,12 @@
 /* No host MPI executes a collective in less than FIXED_NS, or moves a byte in less than BYTE_PS. */
 #define FIXED_NS 500u
 #define BYTE_PS  80u
+/* Short calls: longest message, and kinds where every rank knows how long it is. */
+#define SHORT_BYTES ((uint64_t)8 << 10)
+#define SHORT_KINDS                                                                                \
+	(1u << COLL_BARRIER | 1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_SCATTER |          \
+	 1u << COLL_ALLGATHER | 1u << COLL_ALLTOALL | 1u << COLL_REDUCE | 1u << COLL_ALLREDUCE |   \
+	 1u << COLL_REDUCE_SCATTER_BLOCK | 1u << COLL_SCAN | 1u << COLL_EXSCAN)
 
 static int64_t mode_of(const struct policy_options *o, enum coll kind)
 {
@@ -118,12 +124,20 @@ static struct coll_gate nonblocking_gate(const struct policy_options *o,
 	return g;
 }
 
+/* Where ranks take turns a host MPI's collective visits each rank several times (ADR 38). */
+static uint64_t short_end(const struct policy_options *o, enum coll kind)
+{
+	bool is_one = 1u << kind & SHORT_KINDS && mode_of(o, kind) != BASE_ADMIT_OFF;
+
+	return o->switches && is_one ? SHORT_BYTES + 1 : 0;
+}
+
 /* Tracing counts small calls too. The host MPI executes blocking barriers unless an option asks. */
 static void open_gate(struct coll_gate *g, enum coll_form form, enum coll kind, bool is_traced)
 {
 	bool is_counted = is_traced && (form == COLL_NONBLOCKING || kind != COLL_BARRIER);
 
-	g->gate = is_counted ? 0 : g->from;
+	g->gate = is_counted || g->short_end ? 0 : g->from;
 }
 
 void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct policy_options *o,
@@ -131,6 +145,7 @@ void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct p
 {
 	for (enum coll kind = 0; kind < COLL_COUNT; kind++) {
 		gates[COLL_BLOCKING][kind] = blocking_gate(o, &figures[kind], kind);
+		gates[COLL_BLOCKING][kind].short_end = short_end(o, kind);
 		gates[COLL_NONBLOCKING][kind] = nonblocking_gate(o, &figures[kind], kind);
 		for (enum coll_form form = 0; form < COLL_FORMS; form++)
 			open_gate(&gates[form][kind], form, kind, is_traced);

@@ -31,6 +31,8 @@ struct coll_gate {
 	uint64_t always_from, always_to;
 	uint64_t again;    /* nonblocking: the figures admit sizes from here on in reused buffers */
 	uint64_t measured_from; /* trials decide from here on: policy_trial; UINT64_MAX: never */
+	uint64_t short_end; /* smaller blocking calls are admitted where ranks take turns on a CPU;
+			       0: none */
 };
 
 #define COLL_GATE_CLOSED                                                                           \
@@ -44,7 +46,15 @@ static inline bool coll_gate_measures(const struct coll_gate *g, uint64_t bytes)
 	return bytes >= g->measured_from;
 }
 
-static inline bool coll_gate_is_closed(const struct coll_gate *g) { return g->from == UINT64_MAX; }
+static inline bool coll_gate_is_short(const struct coll_gate *g, uint64_t bytes)
+{
+	return base_unlikely(bytes < g->short_end);
+}
+
+static inline bool coll_gate_is_closed(const struct coll_gate *g)
+{
+	return g->from == UINT64_MAX && !g->short_end;
+}
 
 static inline bool coll_gate_in_holes(const struct coll_gate *g, uint64_t bytes)
 {
@@ -88,6 +98,7 @@ struct policy_options {
 	uint64_t threshold_bytes;         /* SLUICE_COLL_THRESHOLD */
 	bool hier;                        /* SLUICE_HIER */
 	bool measures;                    /* SLUICE_DECIDE */
+	bool switches;                    /* SLUICE_ENDPOINTS_SWITCH */
 };
 
 /* Least sizes for which Sluice is faster than the host MPI; host-mpi.tune describes the fields. */

@@ -50,6 +50,14 @@ bool rt_trial_is_timed(const struct rt_comm *c);
  * Context: collective.
  */
 int rt_collective(struct rt_comm *c, const struct coll_call *call);
+/*
+ * Executes a short call through the mailbox, where every rank of the communicator takes turns with
+ * others on a CPU: each rank runs twice in a call, and a host MPI visits it several times.
+ * Returns: as rt_collective(). Context: collective, after rt_suits_short(), which is the same on
+ * all ranks.
+ */
+bool rt_suits_short(const struct rt_comm *c, enum coll kind, uint64_t bytes);
+int rt_collective_short(struct rt_comm *c, const struct coll_call *call);
 /* Withdraws this rank from an admitted call: the other ranks get an error instead of a hang. */
 void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error);
 

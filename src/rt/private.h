@@ -88,6 +88,7 @@ struct rt_comm {
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
 	bool admits_requests;
+	bool switches; /* every rank is run by a scheduler of endpoints/ */
 	bool thread_multiple;
 	int worker_group; /* number at the worker process; 0: not registered there */
 	void (*progress)(void *ctx); /* of struct node_oob */

@@ -152,3 +152,20 @@ def test_the_launcher_labels_the_output_of_each_rank(name, label, get_mpi, with_
                           env={'SLUICE_ENDPOINTS': '2'})
         labels = re.findall(r'^\[(?:\S*,)?(\d+)\](?:<stdout>:)? ?rank (\d+): sum', done.out, re.M)
         assert sorted(labels) == [(str(rank), str(rank)) for rank in range(4)], done.explain()
+
+
+SHORT = ['short_ones_that_block', 'barriers_hold_every_rank']
+
+
+@pytest.mark.parametrize('name, ranks, share, is_served', [
+    ('mpich', 2, 2, True), ('mpich', 5, 5, True), ('openmpi', 4, 2, True), ('impi', 2, 2, True),
+    ('mpich', 2, 'off', False)])
+def test_short_collectives_of_ranks_that_take_turns(name, ranks, share, is_served, get_mpi, with_sluice,
+                                                    tmp_path):
+    env = {SWITCH: 'user', 'CHECK_CALLS': '1000', 'SLUICE_STATS': str(tmp_path / 'stats')}
+    done = check(get_mpi(name), ranks, share, SHORT, with_sluice, 'requests_short.c', **env)
+    assert done.status == 0, done.explain()
+    if with_sluice:
+        counts = [json.loads((tmp_path / f'stats.{rank}.json').read_text()) for rank in range(ranks)]
+        assert all((c.get('barrier_admitted', 0) > 300 and c.get('reduce_admitted', 0) > 50) == is_served
+                   for c in counts), counts

@@ -317,6 +317,29 @@ UNIT_TEST(where_trials_decide_connecting_costs_a_small_part_of_the_calls_before)
 	CHECK(!policy_connect_pays(59999999, 3000000));
 }
 
+UNIT_TEST(short_calls_are_admitted_where_ranks_take_turns)
+{
+	begin();
+	make_gates(false);
+	CHECK(coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_BARRIER]));
+	options.switches = true;
+	options.modes[BASE_FAMILY_REDUCE] = BASE_ADMIT_OFF;
+	make_gates(false);
+	for (enum coll kind = 0; kind < COLL_COUNT; kind++) {
+		const struct coll_gate *g = &gates[MPICH][COLL_BLOCKING][kind];
+		bool is_asked = coll_family(kind) != BASE_FAMILY_REDUCE && !coll_is_local(kind) &&
+				kind < COLL_NEIGHBOR_ALLGATHER && kind != COLL_ALLGATHERV &&
+				kind != COLL_REDUCE_SCATTER;
+
+		CHECK_EQ(coll_gate_is_short(g, 8), is_asked);
+		CHECK(!coll_gate_is_short(g, 64 * KIB));
+		CHECK(!is_asked || !coll_gate_passes(g, 8));
+		CHECK(!coll_gate_is_short(&gates[MPICH][COLL_NONBLOCKING][kind], 8));
+	}
+	CHECK(!coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_BARRIER]));
+	CHECK_EQ(blocking(MPICH, COLL_BCAST, 16 * KIB), ADMIT_NOT_SMALL);
+}
+
 UNIT_TEST(trials_try_shorter_calls_than_the_figures_admit)
 {
 	begin();

@@ -13,6 +13,7 @@
 #include "trace/trace.h"
 
 #define IS_EMPTY "the call moves no data"
+#define SHORT_CALLS 256 /* of 2 us and more, and connecting takes 0.5 ms */
 #define IS_UNCHECKED "the host MPI checks these arguments: they are unusual or wrong"
 
 static bool has_root(enum coll kind)
@@ -72,7 +73,7 @@ static bool gate_admits(const struct coll_gate *gate, uint64_t bytes)
 {
 	enum admission admission = policy_admit(gate, bytes);
 
-	if (admission >= ADMIT_REUSED)
+	if (admission >= ADMIT_REUSED || coll_gate_is_short(gate, bytes))
 		return true;
 	if (admission == ADMIT_NOT_SMALL && bytes < base_opt.coll_threshold_bytes)
 		return trace_rejected(TRACE_WHY_SMALL);
@@ -214,6 +215,29 @@ static int prepare_and_run(struct coll_op *t)
 	return err ? err : 1;
 }
 
+/* Executes a call whose ranks take turns on a CPU. SHORT_CALLS of them pay for the connection;
+ * sums whose bits must not change within a run have no other way than ours. Returns: as run(). */
+static bool run_short(struct coll_op *t, int *rc)
+{
+	struct comm_state *cs = t->cs;
+	int err;
+
+	if (!cs->is_decided && reduce_may_change(t) && ++cs->short_calls < SHORT_CALLS)
+		return trace_rejected(TRACE_WHY_UNPAID);
+	comm_state_connect(cs);
+	if (!cs->rt || !rt_suits_short(cs->rt, t->args.kind, t->bytes))
+		return trace_rejected(t->args.kind == COLL_BARRIER ? TRACE_WHY_BARRIER
+								   : TRACE_WHY_SMALL);
+	err = coll_prepare(t);
+	if (err)
+		rt_abandon(cs->rt, &t->call, err);
+	else
+		err = rt_collective_short(cs->rt, &t->call);
+	*rc = coll_complete(t, err);
+	coll_count_decision(t->args.kind, true);
+	return true;
+}
+
 static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
@@ -223,6 +247,8 @@ static bool run(struct coll_args *args, int *rc)
 
 	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
+	if (coll_gate_is_short(gate, t.bytes))
+		return run_short(&t, rc);
 	why = coll_delays_connecting(&t);
 	if (why)
 		return trace_rejected(why);
@@ -276,11 +302,11 @@ static const char *closed_reason(enum coll kind, bool is_request)
 bool coll_trace_begin(struct coll_args *args, const struct coll_gate *gate)
 {
 	const struct arg_buf *own = trace_is_on() ? args_message(args) : NULL;
-	bool is_off = gate->from == UINT64_MAX;
+	bool is_off = coll_gate_is_closed(gate);
 
 	if (!trace_is_on())
 		return false;
-	if (!is_off && own && own->count > 0 &&
+	if (!is_off && !gate->short_end && own && own->count > 0 &&
 	    types_is_small(own->type, (uint64_t)own->count,
 			   base_min_u64(gate->from, base_opt.coll_threshold_bytes))) {
 		args->traced_since = trace_small_begin(args->name, args->caller,

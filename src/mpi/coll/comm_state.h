@@ -31,6 +31,7 @@ struct comm_state {
 	struct rt_comm *lanes; /* for persistent requests; NULL: the host MPI executes them */
 	struct hier_comm *multinode; /* of a communicator that spans nodes; else NULL */
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
+	uint32_t short_calls;  /* short ones before connecting, where ranks take turns */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
 	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
 	uint64_t timed_since_ns, timed_credit; /* of the call that is timed now: payment.c */

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "os/endpoint.h"
 #include "rt/private.h"
 #include "rt/requests.h"
 #include "rt/rt.h"
+
+enum { ALL_SWITCH = 2 }; /* what a rank with all resources says where a scheduler runs it */
 
 static struct rt_comm *comm_alloc(int size)
 {
@@ -105,13 +108,14 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		}
 	}
 	/* one rank without memory must not leave the others waiting for it later */
-	ret = oob->allreduce_min(oob->ctx, c ? 1 : 0, &all_ok);
+	ret = oob->allreduce_min(oob->ctx, !c ? 0 : endpoint_self ? ALL_SWITCH : 1, &all_ok);
 	if (ret || !all_ok) {
 		if (!c)
 			node_group_destroy(g);
 		rt_comm_destroy(c);
 		return ret;
 	}
+	c->switches = all_ok == ALL_SWITCH;
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
 	options = rt_policy_options();

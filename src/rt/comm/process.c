@@ -45,7 +45,8 @@ struct policy_options rt_policy_options(void)
 {
 	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
 				    .hier = base_opt.hier,
-				    .measures = decides_by_trials() };
+				    .measures = decides_by_trials(),
+				    .switches = base_opt.endpoints_switch == BASE_SWITCH_USER };
 
 	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
 	return o;

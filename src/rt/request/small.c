@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "goal/local.h"
+#include "rt/coll/run.h"
 #include "rt/request/request.h"
 
 /* Returns: bytes of the longest message that a rank posts. */
@@ -330,3 +331,64 @@ const struct request_ops request_small = {
 	.check = check,
 	.close = finish,
 };
+
+/* ---- blocking calls ---------------------------------------------------------------------- */
+
+bool rt_suits_short(const struct rt_comm *c, enum coll kind, uint64_t bytes)
+{
+	const struct coll_call call = { .kind = kind, .bytes = bytes };
+
+	return c->switches && request_is_small(c, &call);
+}
+
+/* Lets others run, who may wait for a message of this rank. Returns: 0 or -errno. */
+static int wait_a_turn(struct rt_request *r, struct node_wait *w)
+{
+	struct rt_comm *c = r->comm;
+
+	if (node_wait_is_long(w)) {
+		rt_requests_progress();
+		if (c->progress)
+			c->progress(c->progress_ctx);
+	}
+	return node_wait(c->group, w) ? check(r) : 0;
+}
+
+static int run_to_end(struct rt_request *r)
+{
+	struct node_wait w = { 0 };
+	bool ended = false;
+	int ret = 0;
+
+	while (!ret && !ended) {
+		if (!r->number)
+			ret = begin(r);
+		if (!ret)
+			ret = step(r, EXEC_COPY_ALL, &ended);
+		if (ret == -EBUSY || (!ret && !ended))
+			ret = wait_a_turn(r, &w);
+	}
+	node_wait_end(r->comm->group, &w);
+	return ret;
+}
+
+int rt_collective_short(struct rt_comm *c, const struct coll_call *call)
+{
+	struct rt_request r = { .ops = &request_small, .comm = c, .call = call, .lane = -1 };
+	int ret, closed;
+
+	call_enter(call);
+	requests_enter_blocking(c);
+	requests_before_blocking(c);
+	c->requests.in_call = &r;
+	trace_admitted(TRACE_REGION_NONE, call->root, c->rank == call->root);
+	ret = run_own_part_fits(call, c->rank) ? run_to_end(&r) : -EREMOTEIO;
+	closed = finish(&r, !ret);
+	c->requests.in_call = NULL;
+	requests_exit_blocking(c);
+	call_exit();
+	ret = ret ? ret : closed;
+	if (ret)
+		rt_abandon(c, call, ret);
+	return ret;
+}

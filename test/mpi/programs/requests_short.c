@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short nonblocking collectives of every kind, around the length up to which they need nobody's
- * progress: each rank gets what the standard says, in place and with gaps too, however many are in
- * flight.
+ * Short collectives of every kind, around the length up to which they need nobody's progress: each
+ * rank gets what the standard says, in place and with gaps too, however many are in flight.
  */
+#include <time.h>
+
 #include "check.h"
 
 enum { SHORT_BYTES = 2032, JOBS = 70 };
@@ -27,7 +28,7 @@ enum kind {
 struct job {
 	enum kind kind;
 	int number, root, n;
-	bool in_place;
+	bool in_place, blocks;
 	int gap;               /* ints from one number to the next, moved kinds only; else 1 */
 	int *send, *recv, *counts, *displs;
 	MPI_Datatype type;
@@ -151,6 +152,65 @@ static void start_reducing(struct job *j)
 	}
 }
 
+static void move(struct job *j)
+{
+	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
+	MPI_Comm comm = MPI_COMM_WORLD;
+	MPI_Datatype t = j->type;
+
+	switch (j->kind) {
+	case BCAST:
+		MPI_Bcast(j->send, j->n, t, j->root, comm);
+		break;
+	case GATHER:
+		MPI_Gather(rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t, j->root,
+			   comm);
+		break;
+	case SCATTER:
+		MPI_Scatter(j->send, j->n, t,
+			    rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t,
+			    j->root, comm);
+		break;
+	case ALLGATHER:
+		MPI_Allgather(send, j->n, t, j->recv, j->n, t, comm);
+		break;
+	case ALLGATHERV:
+		MPI_Allgatherv(send, j->n, t, j->recv, j->counts, j->displs, t, comm);
+		break;
+	default:
+		MPI_Alltoall(send, j->n, t, j->recv, j->n, t, comm);
+	}
+}
+
+static void reduce(struct job *j)
+{
+	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
+	MPI_Comm comm = MPI_COMM_WORLD;
+
+	switch (j->kind) {
+	case REDUCE:
+		MPI_Reduce(rank == j->root ? send
+			   : j->in_place   ? j->recv
+					   : j->send,
+			   j->recv, j->n, MPI_INT, MPI_SUM, j->root, comm);
+		break;
+	case ALLREDUCE:
+		MPI_Allreduce(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
+		break;
+	case REDUCE_SCATTER:
+		MPI_Reduce_scatter(send, j->recv, j->counts, MPI_INT, MPI_SUM, comm);
+		break;
+	case REDUCE_SCATTER_BLOCK:
+		MPI_Reduce_scatter_block(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
+		break;
+	case SCAN:
+		MPI_Scan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
+		break;
+	default:
+		MPI_Exscan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
+	}
+}
+
 static void verify_moved(const struct job *j)
 {
 	bool is_all = j->kind == ALLGATHER || j->kind == ALLGATHERV || j->kind == ALLTOALL ||
@@ -180,7 +240,12 @@ static void verify_reduced(const struct job *j)
 static void start(struct job *j)
 {
 	prepare(j);
-	if (is_reduce(j->kind))
+	j->request = MPI_REQUEST_NULL;
+	if (j->blocks && is_reduce(j->kind))
+		reduce(j);
+	else if (j->blocks)
+		move(j);
+	else if (is_reduce(j->kind))
 		start_reducing(j);
 	else
 		start_moving(j);
@@ -297,6 +362,74 @@ BEHAVIOUR(thousands_of_all_kinds_are_in_flight, 1)
 	}
 	free(requests);
 	free(jobs);
+}
+
+/* Blocking ones of all kinds, with nonblocking ones and a message in flight around each. */
+BEHAVIOUR(short_ones_that_block, 1)
+{
+	int most = 2 * SHORT_BYTES, from = (rank + size - 1) % size, got = 0;
+	struct job before;
+	MPI_Request message[2];
+
+	for (int k = 0; k < (int)check_env("CHECK_CALLS", 2000); k++) {
+		struct job j = { .kind = (enum kind)(k % KINDS),
+				 .number = k,
+				 .root = k / KINDS % size,
+				 .n = k % 5 ? 1 + k % 9 : most / (int)sizeof(int) / (1 + k % 3),
+				 .in_place = k / 3 % 2 && k % KINDS != BCAST,
+				 .gap = 1,
+				 .blocks = true,
+				 .type = MPI_INT };
+
+		if ((j.kind == GATHER || j.kind == REDUCE) && rank != j.root)
+			j.in_place = false;
+		before = (struct job){ .kind = (enum kind)(k * 5 % KINDS),
+				       .number = -k,
+				       .root = k % size,
+				       .n = 3,
+				       .gap = 1,
+				       .type = MPI_INT };
+		MPI_Irecv(&got, 1, MPI_INT, from, k, MPI_COMM_WORLD, &message[0]);
+		if (k % 4 == 1)
+			start(&before);
+		if (k % 7 == 2)
+			MPI_Barrier(MPI_COMM_WORLD);
+		start(&j);
+		MPI_Isend(&k, 1, MPI_INT, (rank + 1) % size, k, MPI_COMM_WORLD, &message[1]);
+		end(&j);
+		if (k % 4 == 1)
+			end(&before);
+		MPI_Waitall(2, message, MPI_STATUSES_IGNORE);
+		EXPECT(got == k);
+	}
+}
+
+/* MPI_Wtime() need not be the same clock in all ranks. */
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* No rank leaves a barrier before the last has entered it. */
+BEHAVIOUR(barriers_hold_every_rank, 2)
+{
+	for (int k = 0; k < 600; k++) {
+		double entered, left, last;
+
+		if (k % size == rank)
+			for (volatile int spin = 0; spin < 2000; spin++)
+				;
+		entered = now();
+		MPI_Barrier(MPI_COMM_WORLD);
+		left = now();
+		MPI_Allreduce(&entered, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+		if (left < last)
+			check_fail("a rank left barrier %d %g s before another entered", k,
+				   last - left);
+	}
 }
 
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
