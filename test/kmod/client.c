@@ -360,17 +360,18 @@ static void random_child(unsigned seed, int is_disjoint)
 	_exit(0);
 }
 
-static int random_kills(int count, int first, int is_disjoint)
+/* Every second child from `first` on. Returns: how many were killed. */
+static int kill_children(int first, int end, int is_disjoint)
 {
 	int killed = 0;
 
-	for (int i = first; i < first + count; i++) {
+	for (int i = first; i < end; i += 2) {
 		pid_t pid = fork();
 		int status;
 
 		if (!pid)
 			random_child((unsigned)i + 1, is_disjoint);
-		if (i % 4) {
+		if (i % 8) {
 			usleep((unsigned)(i * 7919 % 60000));
 			kill(pid, SIGKILL);
 		}
@@ -378,7 +379,26 @@ static int random_kills(int count, int first, int is_disjoint)
 		killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 		CHECK(!WIFSIGNALED(status) || WTERMSIG(status) == SIGKILL);
 	}
-	printf("CLIENT random: %d of %d children killed\n", killed, count);
+	return killed;
+}
+
+/* Two children live at a time, and copy by one channel. */
+static int random_kills(int count, int first, int is_disjoint)
+{
+	volatile int *killed = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				    -1, 0);
+	pid_t pid;
+	int status;
+
+	CHECK(killed != MAP_FAILED);
+	pid = fork();
+	if (!pid) {
+		killed[1] = kill_children(first + 1, first + count, is_disjoint);
+		_exit(0);
+	}
+	killed[0] = kill_children(first, first + count, is_disjoint);
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	printf("CLIENT random: %d of %d children killed\n", killed[0] + killed[1], count);
 	return 0;
 }
 
