@@ -263,7 +263,7 @@ static int cancel(void)
 
 	for (unsigned slot = 0; slot < SLOTS; slot++)
 		CHECK(!submit(&c, slot, a + (1 + slot) * MIB, a, MIB));
-	CHECK(submit(&c, 0, a, a, 1) == -EBUSY);
+	CHECK(submit(&c, SLOTS - 1, a, a, 1) == -EBUSY);
 	CHECK(ioctl(c.fd, SLUICE_IOC_CANCEL, NULL) && errno == EFAULT);
 	cancel_slots(&c, 0, OURS);
 	for (unsigned slot = 0; slot < SLOTS; slot++) {
@@ -371,7 +371,7 @@ static int kill_children(int first, int end, int is_disjoint)
 
 		if (!pid)
 			random_child((unsigned)i + 1, is_disjoint);
-		if (i % 8) {
+		if (i % 16) {
 			usleep((unsigned)(i * 7919 % 60000));
 			kill(pid, SIGKILL);
 		}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A guest under QEMU in software emulation: a stock Debian kernel, this machine's files read-only, a /tmp
-of its own.
+of its own; or, for a kernel of arm64, a Raspberry Pi 3B with nothing but busybox and the tests.
 
-Nothing of the kernel has to be installed here: KMOD_KERNELS names a folder into which Debian's packages
-linux-image-*, linux-headers-*, linux-kbuild-* and busybox-static were unpacked (dpkg -x)."""
+Nothing of the kernel has to be installed here: KMOD_KERNELS names folders (a:b) into which Debian's packages
+linux-image-*, linux-headers-*, linux-kbuild-* and busybox-static were unpacked (dpkg -x). A folder holds
+the packages of one architecture."""
 import gzip
 import lzma
 import os
@@ -11,10 +12,27 @@ import pathlib
 import re
 import shutil
 import subprocess
+import typing
 
 from support.paths import BUILD, ROOT
 
-NEEDED = ('virtio_pci', '9pnet_virtio', '9p')
+
+class Machine(typing.NamedTuple):
+    kernels: str # that end so, and no other machine's
+    qemu: str
+    package: str # of `qemu`
+    elf: int # e_machine
+    make: tuple # for kbuild
+    modules: tuple # of the kernel, loaded first
+
+
+PC = Machine('-amd64', 'qemu-system-x86_64', 'qemu-system-x86', 62, (),
+             ('virtio_pci', '9pnet_virtio', '9p'))
+# its watchdog switches it off
+RASPI = Machine('-arm64', 'qemu-system-aarch64', 'qemu-system-arm', 183,
+                ('ARCH=arm64', 'CROSS_COMPILE=aarch64-linux-gnu-'), ('bcm2835_wdt',))
+CROSS_CC = 'aarch64-linux-gnu-gcc'
+DTB = 'usr/lib/linux-image-{}/broadcom/bcm2837-rpi-3-b.dtb'
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /host
 /bin/busybox mount -t proc proc /proc
@@ -32,7 +50,7 @@ for d in dev proc sys; do /bin/busybox mount --rbind /$d /host/$d; done
 echo "GUEST ended $?"
 /bin/busybox poweroff -f
 """
-# For a kernel without 9p (debug_kernel.sh): there is nothing but busybox and the tests.
+# Without 9p (debug_kernel.sh, RASPI) there is nothing but busybox and the tests.
 SMALL_INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp
 /bin/busybox mount -t proc proc /proc
@@ -42,6 +60,7 @@ SMALL_INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
 ln -s /tests /modules /tmp
+for m in $(cat /modules/order); do insmod /modules/$m || echo "GUEST no $m"; done
 sh /tests/run.sh
 echo "GUEST ended $?"
 poweroff -f
@@ -53,32 +72,62 @@ class Missing(Exception):
 
 
 def roots():
-    return [pathlib.Path(p) for p in (os.environ.get('KMOD_KERNELS'), '/') if p]
+    return [pathlib.Path(p) for p in [*os.environ.get('KMOD_KERNELS', '').split(':'), '/'] if p]
 
 
-def busybox():
+def machine_of(version):
+    return RASPI if version.endswith(RASPI.kernels) else PC
+
+
+def is_static(program, machine):
+    """Is it a program of the machine that needs no library?"""
+    data = program.read_bytes()
+    return int.from_bytes(data[18:20], 'little') == machine.elf and b'/ld-linux' not in data
+
+
+def busybox(machine=PC):
     for path in [r / 'bin/busybox' for r in roots()]:
-        if path.exists() and b'/lib64/ld-linux' not in path.read_bytes():
+        if path.exists() and is_static(path, machine):
             return path
-    raise Missing('busybox-static')
+    raise Missing('busybox-static' + (':arm64' if machine == RASPI else ''))
 
 
-def kernels():
-    """Returns {version: (root, headers)} of the kernels with image, modules and headers."""
-    if not shutil.which('qemu-system-x86_64'):
-        raise Missing('qemu-system-x86')
+def kernels(machine=PC):
+    """Returns {version: (root, headers)} of a machine's kernels with image, modules and headers."""
+    if not shutil.which(machine.qemu):
+        raise Missing(machine.package)
     found = {}
     for root in roots():
         for image in sorted(root.glob('boot/vmlinuz-*')):
             version = image.name.split('-', 1)[1]
             headers = [h for h in (pathlib.Path(f'/usr/src/linux-headers-{version}'),
                                    pathlib.Path(f'/lib/modules/{version}/build'),
-                                   root / f'lib/modules/{version}/build') if h.exists()]
-            if headers and (root / f'lib/modules/{version}/kernel').exists():
+                                   root / f'lib/modules/{version}/build',
+                                   root / f'usr/src/linux-headers-{version}') if h.exists()]
+            if machine_of(version) == machine and headers and (
+                    root / f'lib/modules/{version}/kernel').exists():
                 found.setdefault(version, (root, headers[0]))
     if not found:
-        raise Missing('linux-image-amd64 with linux-headers-amd64')
+        name = machine.kernels[1:]
+        raise Missing(f'linux-image-{name} with linux-headers-{name}')
     return found
+
+
+def raspi_kernels():
+    """Returns the versions, after a look for all that they need."""
+    found = kernels(RASPI)
+    if not shutil.which(CROSS_CC):
+        raise Missing('gcc-aarch64-linux-gnu')
+    if not pathlib.Path('/usr/aarch64-linux-gnu/lib/libc.a').exists():
+        raise Missing('libc6-dev-arm64-cross')
+    busybox(RASPI)
+    for _, headers in found.values():
+        common = pathlib.Path((headers / 'Makefile').read_text().removeprefix('include ').strip())
+        if not common.exists():
+            raise Missing(common.parent.name)
+        if not (headers / 'scripts').exists():
+            raise Missing(os.path.basename(os.path.dirname(os.readlink(headers / 'scripts'))))
+    return sorted(found)
 
 
 def build_modules(version, headers):
@@ -90,7 +139,8 @@ def build_modules(version, headers):
         to.parent.mkdir(parents=True, exist_ok=True)
         if not to.exists() or to.read_bytes() != source.read_bytes():
             shutil.copyfile(source, to)
-    make = ['make', '-s', '-C', str(folder), f'KDIR={headers}', 'SOFTDMA=1', 'W=1', 'modules']
+    make = ['make', '-s', '-C', str(folder), f'KDIR={headers}', 'SOFTDMA=1', 'W=1',
+            *machine_of(version).make, 'modules']
     done = subprocess.run(make, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 'warning' not in done.stderr, done.stderr
@@ -121,8 +171,9 @@ def with_dependencies(tree, names):
 
 
 def has_host_files(version):
-    """Can the guest see this machine's files? (The debugging kernel cannot.)"""
-    return bool(list((kernels()[version][0] / f'lib/modules/{version}/kernel').rglob('9p.ko*')))
+    """Can the guest see this machine's files? (RASPI and the debugging kernel cannot.)"""
+    return machine_of(version) == PC and any(
+        (kernels()[version][0] / f'lib/modules/{version}/kernel').rglob('9p.ko*'))
 
 
 def cpio(files):
@@ -137,13 +188,12 @@ def cpio(files):
     return gzip.compress(bytes(out), 1)
 
 
-def run(version, script, programs=(), seconds=600, append=''):
-    """Boots, runs a script of bash in the guest, returns the console. /tmp/tests has the programs,
-    /tmp/modules has sluice.ko and softdma.ko."""
-    root, headers = kernels()[version]
-    shell = busybox()
+def write_initramfs(version, script, programs):
+    """Compiles the modules. Returns the folder with the initramfs."""
+    root, headers = kernels(machine_of(version))[version]
+    shell = busybox(machine_of(version))
     built = build_modules(version, headers)
-    modules = with_dependencies(root / f'lib/modules/{version}/kernel', NEEDED)
+    modules = with_dependencies(root / f'lib/modules/{version}/kernel', machine_of(version).modules)
     files = {name: (0o40755, b'') for name in ('bin', 'modules', 'tests', 'dev')}
     files['bin/busybox'] = (0o100755, shell.read_bytes())
     files['init'] = (0o100755, (INIT if has_host_files(version) else SMALL_INIT).encode())
@@ -156,14 +206,32 @@ def run(version, script, programs=(), seconds=600, append=''):
     for program in programs:
         files[f'tests/{program.name}'] = (0o100755, program.read_bytes())
     (built / 'initramfs').write_bytes(cpio(files))
-    # no_timer_check: on a busy host the guest would see no tick and panic
-    command = ['qemu-system-x86_64', '-accel', 'tcg', '-cpu', 'max', '-smp', '2',
-               '-m', '2048', '-nographic', '-no-reboot', '-kernel', str(root / f'boot/vmlinuz-{version}'),
-               '-initrd', str(built / 'initramfs'), '-net', 'none',
-               '-append', f'console=ttyS0 loglevel=4 panic=-1 random.trust_cpu=on mitigations=off '
-               f'no_timer_check {append}']
+    return built
+
+
+def hardware(version):
+    """Returns (options of QEMU, options of the kernel)."""
+    root = kernels(machine_of(version))[version][0]
+    if machine_of(version) == RASPI:
+        # the console is the second UART: the first one is Bluetooth's
+        return (['-M', 'raspi3b', '-dtb', str(root / DTB.format(version)), '-monitor', 'none',
+                 '-serial', 'null', '-serial', 'stdio', '-display', 'none'],
+                'console=ttyS1,115200 maxcpus=2')
+    options = ['-accel', 'tcg', '-cpu', 'max', '-smp', '2', '-m', '2048', '-nographic', '-net', 'none']
     if has_host_files(version):
-        command += ['-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
+        options += ['-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
+    # no_timer_check: on a busy host the guest would see no tick and panic
+    return options, 'console=ttyS0 random.trust_cpu=on mitigations=off no_timer_check'
+
+
+def run(version, script, programs=(), seconds=600, append=''):
+    """Boots, runs a script of bash in the guest, returns the console. /tmp/tests has the programs,
+    /tmp/modules has sluice.ko and softdma.ko."""
+    machine, built = machine_of(version), write_initramfs(version, script, programs)
+    options, kernel = hardware(version)
+    image = kernels(machine)[version][0] / f'boot/vmlinuz-{version}'
+    command = [machine.qemu, *options, '-no-reboot', '-kernel', str(image),
+               '-initrd', str(built / 'initramfs'), '-append', f'{kernel} loglevel=4 panic=-1 {append}']
     late = ''
     with open(built / 'console.txt', 'wb') as console:  # to be looked at meanwhile
         try:

@@ -31,6 +31,11 @@ try:
 except guest.Missing as missing:
     VERSIONS, ABSENT = ['none'], f'{missing} is not installed'
 
+try:
+    RASPI_VERSIONS, RASPI_ABSENT = guest.raspi_kernels(), None
+except guest.Missing as missing:
+    RASPI_VERSIONS, RASPI_ABSENT = ['none'], f'{missing} is not installed'
+
 PRELUDE = """
 cd /tmp
 step() { echo "BEGIN $1"; shift; timeout ${limit:-300} "$@" 2>&1; echo "RC $?"; }
@@ -52,6 +57,7 @@ scan() {
 }
 dirt() { echo BEGIN dmesg; dmesg | grep -E "$bad"; [ ! -e $leaks ] || cat /tmp/leaked; }
 bad='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection|INFO: trying'
+bad="$bad|Call [Tt]race|Unable to handle|bcm2835-dma" # its driver writes nothing but complaints
 # debug_kernel.sh: every call with each of its allocations and copies refused in turn
 fail() {
 	[ -e /proc/self/fail-nth ] || return
@@ -61,8 +67,8 @@ fail() {
 """
 
 
-def script(*lines):
-    return PRELUDE + f'busybox={shlex.quote(str(guest.busybox()))}\n' + '\n'.join(lines) + '\ndirt\n'
+def script(*lines, busybox=None):
+    return PRELUDE + f'busybox={shlex.quote(str(busybox or guest.busybox()))}\n' + '\n'.join(lines) + '\ndirt\n'
 
 
 def steps(console):
@@ -193,6 +199,28 @@ def test_random_kills_leave_no_page_pinned(version, client):
                         seconds=600 + KILLS)
     counts = check(console, ['random', 'stat'])
     assert counts[0]['pins'] > 0 and counts[0]['stale'] > 0
+
+
+@pytest.mark.parametrize('version', RASPI_VERSIONS)
+def test_driver_of_a_raspberry_pi(version):
+    """Another processor, and a device with the kernel's own driver, bcm2835-dma."""
+    if RASPI_ABSENT:
+        pytest.skip(RASPI_ABSENT)
+    client = compile_once(PROGRAMS / 'kmod/raspi/client', guest.CROSS_CC,
+                          ['-static', '-O1', '-g', '-Wall', '-Wextra'], [HERE / 'client.c'], headers=HEADERS)
+    console = guest.run(version, script(
+        'alone', 'echo BEGIN busy; busy; echo RC $?', 'step rules /tmp/tests/client rules', 'stat',
+        'step cancel /tmp/tests/client cancel', 'stat',
+        f'step random /tmp/tests/client random {KILLS // 8}', 'stat',
+        'sluice="pages_per_item=1 driver=bcm2835-dma"; unload_alone; alone',
+        'step rules /tmp/tests/client rules', 'stat', 'unload_alone',
+        'sluice=driver=softdma; alone', 'step none /tmp/tests/client none', 'unload_alone',
+        busybox='/bin/busybox'), [client])
+    counts = check(console, ['busy', 'rules', 'stat', 'cancel', 'stat', 'random', 'stat', 'rules', 'stat',
+                             'none'])
+    assert counts[0]['dma_bytes'] > counts[0]['cpu_bytes'] > 0
+    assert counts[1]['cancelled'] > 0 and counts[2]['stale'] > counts[1]['stale']
+    assert console.count('UNLOADED \n') == 3, console[-3000:]
 
 
 def need_host_files(version):
