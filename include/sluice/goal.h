@@ -191,7 +191,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        of a calc. While it finds a CPU of the group that nobody uses, it polls
  *                        there for up to 2 ms, drives all ranks, and sluice_goal_start leaves the
  *                        work to it after 5 us at most. Otherwise it sleeps. A CPU that becomes
- *                        free may be found 0.1 s later
+ *                        free is found within milliseconds, within 0.1 s where the group may not
+ *                        use all CPUs of the machine
  *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the

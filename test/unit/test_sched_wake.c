@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sleeping and waking of sched/thread.c in every interleaving, without a time limit: no wake-up is
  * lost. And how often it offers its CPU. */
+#include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -28,6 +30,13 @@ static int model_rusage(int who, struct rusage *u)
 	*u = (struct rusage){ .ru_nvcsw = yields * switches_per_yield };
 	return 0;
 }
+static int running; /* threads, as /proc/loadavg tells; -1: it cannot be read */
+static int model_read(char *text, size_t bytes)
+{
+	return running < 0 ? -ENOENT
+			   : snprintf(text, bytes, "0.10 0.20 0.30 %d/200 4711\n", running);
+}
+#define os_procfile_read(path, text, bytes) model_read(text, bytes)
 #define os_now_ns              model_now
 #define sched_yield            model_yield
 #define getrusage              model_rusage
@@ -126,7 +135,7 @@ enum { MODEL_OFFERS = 1000, STEP_NS = 10000 };
 /* Offers the CPU every 10 us. Returns: how often somebody took it. */
 static int offer_often(void)
 {
-	struct sched_thread t = { 0 };
+	struct sched_thread t = { .cpus = 2 };
 	long switches = 0;
 	int taken = 0;
 
@@ -150,15 +159,57 @@ UNIT_TEST(a_thread_whose_cpu_is_taken_spends_little_time_on_offers)
 {
 	yield_ns = 3000000;
 	switches_per_yield = 1;
+	running = 3;
 	CHECK_EQ(offer_often(), MODEL_OFFERS); /* it sleeps after each */
 	CHECK_EQ(yields, 1);
 	CHECK(model_ns < yield_ns + (MODEL_OFFERS + 2) * STEP_NS);
+}
+
+/* A CPU is free which the thread does not get. */
+UNIT_TEST(a_thread_that_was_misled_waits_before_the_next_offer)
+{
+	yield_ns = 3000000;
+	switches_per_yield = 1;
+	running = 1;
+	offer_often();
+	CHECK_EQ(yields, 2);
+}
+
+UNIT_TEST(a_cpu_that_becomes_free_is_found_at_once)
+{
+	struct sched_thread t = { .cpus = 2 };
+	long switches = 0;
+
+	yield_ns = 3000000;
+	switches_per_yield = 1;
+	running = 3;
+	yields = 0;
+	CHECK(!offer_cpu(&t, &switches));
+	CHECK(!offer_cpu(&t, &switches));
+	CHECK_EQ(yields, 1);
+
+	running = 2;
+	yield_ns = 500;
+	CHECK(offer_cpu(&t, &switches));
+	running = 3; /* from now on the yields tell */
+	CHECK(offer_cpu(&t, &switches));
+	CHECK_EQ(yields, 3);
+}
+
+UNIT_TEST(a_machine_that_does_not_tell_of_free_cpus_counts_as_busy)
+{
+	yield_ns = 3000000;
+	switches_per_yield = 1;
+	running = -1;
+	offer_often();
+	CHECK_EQ(yields, 1);
 }
 
 UNIT_TEST(a_cpu_is_offered_again_after_a_while)
 {
 	yield_ns = 20000;
 	switches_per_yield = 1;
+	running = 3;
 	offer_often();
 	CHECK(yields >= 10 && yields <= 20); /* one in 32 times 20 us, and the last */
 }

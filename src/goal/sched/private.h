@@ -166,8 +166,7 @@ struct sched_job {
 struct sched_peer {
 	BASE_ALIGNED_LINE uint32_t out_tail,
 		out_head; /* ring to it: next slot; the last `head` that was read */
-	uint32_t inline_sent, inline_credits;
-	uint32_t next_eager;
+	uint32_t inline_sent, inline_credits, next_eager;
 	/* ring from it: next slot; last `head` published; inline records given back */
 	uint32_t in_head, in_published, credits;
 	sched_ref store_free; /* free records for inline messages */
@@ -329,6 +328,8 @@ struct sched_thread {
 	_Atomic uint32_t slept_after;
 	/* the thread's own */
 	uint64_t poll_ns, worked_ns, offer_ns;
+	int cpus;    /* that the group may use */
+	bool misled; /* somebody took the CPU although one was said to be free */
 };
 
 struct sched_group {
@@ -571,8 +572,7 @@ void stages_sweep(struct sched_group *g);
 
 /* thread.c */
 void thread_wake(struct sched_group *g); /* creates it at first use */
-/* Ends it. Does nothing in a child of fork(). */
-void thread_stop(struct sched_group *g);
+void thread_stop(struct sched_group *g); /* ends it, but not in a child of fork() */
 /* Counts rounds in which a call drove ranks, as a thread on a free CPU could have done. Wakes the
  * thread now and then, so that it looks for one. */
 void thread_count(struct sched_group *g, uint32_t rounds);

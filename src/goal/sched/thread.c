@@ -16,6 +16,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -30,6 +31,7 @@
 #define YIELD_POLLS  16u   /* polls between two offers of the CPU */
 #define NOTE_POLL_NS 10000u
 #define OFFER_SHARE  32u   /* of the time: offers of a CPU that somebody takes */
+#define MISLED_SHARE 4u    /* the same where the kernel told of a free CPU */
 #define SWITCH_NS    1000u /* a yield that takes longer may have let somebody else run */
 #define ROUNDS_MIN   64u   /* rounds of driving by calls before they wake the thread */
 #define ROUNDS_LIMIT 1024u
@@ -85,23 +87,41 @@ static long count_switches(void)
 	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_nvcsw + u.ru_nivcsw;
 }
 
-/* Offers the CPU to others. Returns: false when somebody took it: the kernel then runs this thread
- * after milliseconds, whoever waits for it. So no offer follows for a multiple of that time. */
+/* Do so many threads of the machine want a CPU that none of the group's need be free? */
+static bool is_machine_busy(const struct sched_thread *t)
+{
+	char text[128];
+	int running;
+
+	return os_procfile_read("/proc/loadavg", text, sizeof text) <= 0 ||
+	       sscanf(text, "%*s %*s %*s %d", &running) != 1 || running > t->cpus;
+}
+
+/*
+ * Offers the CPU to others. Returns: false when somebody took it: the kernel then runs this thread
+ * after milliseconds, whoever waits for it. So no offer follows for a multiple of that time, unless
+ * the machine says that a CPU is free, and has not been wrong the last time.
+ */
 static bool offer_cpu(struct sched_thread *t, long *switches)
 {
 	uint64_t began = os_now_ns(), ended;
+	bool early = began < t->offer_ns;
 	long before = *switches;
 
-	if (began < t->offer_ns)
+	if (early && (t->misled || is_machine_busy(t)))
 		return false;
 	sched_yield();
 	ended = os_now_ns();
 	/* an interrupt takes as long as a switch there and back */
 	if (ended - began > SWITCH_NS)
 		*switches = count_switches();
-	if (*switches != before)
-		t->offer_ns = ended + OFFER_SHARE * (ended - began);
-	return *switches == before;
+	if (*switches == before) {
+		t->offer_ns = 0;
+		return true;
+	}
+	t->misled = early;
+	t->offer_ns = ended + (early ? MISLED_SHARE : OFFER_SHARE) * (ended - began);
+	return false;
 }
 
 /* The first offer after work tells whether a CPU is free for such work. */
@@ -180,6 +200,7 @@ static void thread_main(void *arg)
 	unblock_faults();
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	node_cpus(g->node, &cpus);
+	t->cpus = os_cpumask_count(&cpus);
 	os_cpumask_apply(0, &cpus); /* may fail: the CPUs of the creator will do */
 	while (!is_stopping(t)) {
 		known = atomic_load_explicit(&t->wakes, memory_order_acquire); /* partner: wake */
