@@ -124,12 +124,13 @@ static struct coll_gate nonblocking_gate(const struct policy_options *o,
 	return g;
 }
 
-/* Where ranks take turns a host MPI's collective visits each rank several times (ADR 38). */
-static uint64_t short_end(const struct policy_options *o, enum coll kind)
+/* Where ranks take turns a host MPI's collective visits each rank several times (ADR 38).
+ * from: calls from here on may be admitted anyhow. */
+static uint64_t short_end(const struct policy_options *o, enum coll kind, uint64_t from)
 {
 	bool is_one = 1u << kind & SHORT_KINDS && mode_of(o, kind) != BASE_ADMIT_OFF;
 
-	return o->switches && is_one ? SHORT_BYTES + 1 : 0;
+	return o->switches && is_one ? base_min_u64(SHORT_BYTES + 1, from) : 0;
 }
 
 /* Tracing counts small calls too. The host MPI executes blocking barriers unless an option asks. */
@@ -145,7 +146,8 @@ void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct p
 {
 	for (enum coll kind = 0; kind < COLL_COUNT; kind++) {
 		gates[COLL_BLOCKING][kind] = blocking_gate(o, &figures[kind], kind);
-		gates[COLL_BLOCKING][kind].short_end = short_end(o, kind);
+		gates[COLL_BLOCKING][kind].short_end =
+			short_end(o, kind, gates[COLL_BLOCKING][kind].from);
 		gates[COLL_NONBLOCKING][kind] = nonblocking_gate(o, &figures[kind], kind);
 		for (enum coll_form form = 0; form < COLL_FORMS; form++)
 			open_gate(&gates[form][kind], form, kind, is_traced);

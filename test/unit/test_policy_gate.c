@@ -338,6 +338,10 @@ UNIT_TEST(short_calls_are_admitted_where_ranks_take_turns)
 	}
 	CHECK(!coll_gate_is_closed(&gates[MPICH][COLL_BLOCKING][COLL_BARRIER]));
 	CHECK_EQ(blocking(MPICH, COLL_BCAST, 16 * KIB), ADMIT_NOT_SMALL);
+	options.modes[coll_family(COLL_BCAST)] = BASE_ADMIT_ON;
+	options.threshold_bytes = KIB;
+	make_gates(false);
+	CHECK_EQ(gates[MPICH][COLL_BLOCKING][COLL_BCAST].short_end, KIB);
 }
 
 UNIT_TEST(trials_try_shorter_calls_than_the_figures_admit)
