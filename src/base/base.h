@@ -116,6 +116,7 @@ struct base_options {
 	int64_t coll_modes[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_admit */
 	int64_t sums;                   /* SLUICE_SUMS: fixed host any */
 	int64_t wait;                   /* SLUICE_WAIT: enum base_wait */
+	bool device;                    /* SLUICE_COLL: collectives on memory of GPUs */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: bytes that cross the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
@@ -327,6 +328,9 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_ADOPTED, "bytes_adopted", "bytes adopted")                                         \
 	X(ADOPT_US, "adopt_us", "microseconds spent on adopting")                                  \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \
+	X(BYTES_DEVICE, "bytes_device", "bytes that this rank's GPU copied from memory of GPUs")   \
+	X(DEVICE_PASSED, "device_passed",                                                          \
+	  "collectives on memory of GPUs passed on, as not every rank could copy")                 \
 	X(UNADOPTED, "unadopted", "regions returned to private memory")                            \
 	X(EVICTED, "evicted", "regions returned because the cache was full")                       \
 	X(STALE, "stale", "regions whose mapping the program changed unnoticed")                   \

@@ -90,14 +90,15 @@ static char *value_end(const struct base_option *list, const struct base_option 
 	return comma;
 }
 
-/* "all:off": sets every member of SLUICE_COLL. */
+/* "all:off": sets every member of SLUICE_COLL but `device`, which is not a kind of collectives. */
 static int set_all(const struct base_option *list, const char *text,
 		   enum base_option_source source, struct problems *p)
 {
 	int ret = 0;
 
 	for (size_t i = 0; i < base_option_count && !ret; i++)
-		if (option_is_member(list, &base_option_table[i]))
+		if (option_is_member(list, &base_option_table[i]) &&
+		    base_option_table[i].type == BASE_OPT_ENUM)
 			ret = set_one(&base_option_table[i], text, source, p);
 	return ret;
 }

@@ -119,18 +119,20 @@ static const char *const cuda_names[] = { "cuPointerGetAttributes", "cuDeviceGet
 enum { CUDA_FUNCTIONS = BASE_ARRAY_LEN(cuda_names) };
 _Static_assert(sizeof(struct cuda) == CUDA_FUNCTIONS * sizeof(void *), "in the order of the names");
 
-/* Finds the functions where the program has loaded the driver, and holds it for ever. */
-static bool cuda_find(void **out)
+bool os_gpu_find(const char *const *names, int count, void **out)
 {
+	bool found = true;
 	void *driver;
 
 	if (!has_device_runtime() || !loader_begin())
 		return false;
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	for (int i = 0; i < CUDA_FUNCTIONS; i++)
-		out[i] = driver ? dlsym(driver, cuda_names[i]) : NULL;
+	for (int i = 0; i < count; i++) {
+		out[i] = driver ? dlsym(driver, names[i]) : NULL;
+		found = found && out[i];
+	}
 	loader_end();
-	return out[0] && out[1] && out[2];
+	return found;
 }
 
 /* Returns: false where the program has not loaded the driver. Runs at each large call. */
@@ -144,7 +146,7 @@ static bool cuda_driver(struct cuda *out)
 	for (int i = 0; i < last; i++)
 		functions[i] = atomic_load_explicit(&known[i], memory_order_relaxed);
 	if (base_likely(!functions[last])) {
-		if (base_likely(!cuda_find(functions)))
+		if (base_likely(!os_gpu_find(cuda_names, CUDA_FUNCTIONS, functions)))
 			return false;
 		for (int i = 0; i <= last; i++)
 			atomic_store_explicit(&known[i], functions[i], memory_order_release);

@@ -196,6 +196,9 @@ bool os_gpu_reads_pageable(void);
 /* Has the program loaded libcuda? Asks the loader only. Context: any; in a signal handler that
  * interrupted the loader's answer to Sluice the answer is the one before. */
 bool os_gpu_is_loaded(void);
+/* Looks up functions of the CUDA driver where the program has loaded it, and keeps it loaded.
+ * Returns: false: it has not, or one is missing. Context: not in signal handlers. */
+bool os_gpu_find(const char *const *names, int count, void **out);
 
 /* ---- copying ------------------------------------------------------------------------------ */
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers

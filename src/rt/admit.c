@@ -37,9 +37,7 @@ bool admit_count_uses(const struct coll_call *call, uint32_t uses)
 
 /* ---- agreement --------------------------------------------------------------------------- */
 
-/* Describes a few words that peers read in the slot, like the edges of a buffer without a whole
- * page. */
-static struct region_desc describe_words(uint64_t *words, uint64_t count)
+struct region_desc admit_describe_words(const uint64_t *words, uint64_t count)
 {
 	uint32_t bytes = (uint32_t)(count * sizeof *words);
 
@@ -62,8 +60,8 @@ int admit_agree(struct rt_comm *c, const char *name, enum goal_type op, uint64_t
 	const struct exec_call call = {
 		.reduce = &reduce,
 		.user = { mine, out },
-		.desc = { [COLL_SEND] = describe_words(mine, count),
-			  [COLL_RECV] = describe_words(out, count) },
+		.desc = { [COLL_SEND] = admit_describe_words(mine, count),
+			  [COLL_RECV] = admit_describe_words(out, count) },
 		.name = name,
 	};
 	struct exec_run *r;

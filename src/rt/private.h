@@ -90,6 +90,7 @@ struct rt_comm {
 	bool admits_requests;
 	bool switches; /* every rank is run by a scheduler of endpoints/ */
 	bool thread_multiple;
+	struct device_room *device; /* NULL: collectives are on host memory only */
 	int worker_group; /* number at the worker process; 0: not registered there */
 	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
@@ -287,6 +288,12 @@ void offload_feed(struct exec_run *r, struct pending *p);
 void progress_thread_start(void);
 /* Marks the calling thread as one of Sluice's. */
 void progress_thread_own(void);
+
+/* ---- coll/device.c ----------------------------------------------------------------------- */
+
+/* Allocates c->device where a rank has loaded libcuda. Returns: 0; -errno when a function of oob
+ * fails. Context: collective. */
+int device_comm_created(struct rt_comm *c, const struct node_oob *oob);
 
 /* ---- comm/worker_setup.c: the worker process of the job ---------------------------------- */
 

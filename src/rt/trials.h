@@ -42,6 +42,9 @@ void learned_write(const char *path, const char *mpi, const struct policy_figure
 bool admit_count_uses(const struct coll_call *call, uint32_t uses);
 /* As trials_admit(), while all ranks reuse their buffers. */
 int admit_reused(struct rt_comm *c, const struct trials_call *call);
+/* Describes a few words that peers read in the slot, like the edges of a buffer without a whole
+ * page: at most XFER_EDGE_BYTES. */
+struct region_desc admit_describe_words(const uint64_t *words, uint64_t count);
 /* Combines `count` words of all ranks by GOAL_AND, GOAL_MAX or GOAL_ADD. Returns: 0 or -errno.
  * Context: collective. */
 int admit_agree(struct rt_comm *c, const char *name, enum goal_type op, uint64_t *mine,

@@ -34,6 +34,7 @@
 #define TRACE_WHY_SLOWER "the host MPI was faster in the last trial (SLUICE_DECIDE)"
 #define TRACE_WHY_NOT_SERVED                                                                       \
 	"Sluice does not serve this communicator: SLUICE_LOG=info prints the reason"
+#define TRACE_WHY_DEVICE "on memory of GPUs that some rank cannot copy (SLUICE_COLL=device:on)"
 #define TRACE_WHY_INTER "this is an intercommunicator"
 #define TRACE_WHY_ALONE "this communicator has one rank"
 

@@ -19,6 +19,8 @@ ELSEWHERE = {
     'exports.c': 'test_exports.py compares its output with that of a plain run',
     'two_mpis.c': 'test_front.py gives it a second MPI library',
     'endpoints.c': 'test_images.py',
+    'device.c': 'test_device.py gives it a CUDA driver',
+    'gpu.c': 'test_gpu.py gives it a CUDA driver',
     'giant.c': 'test_front.py; it needs 10 GiB',
     'large.c': 'test_stress.py; it needs 12 GiB',
     'matrix.c': 'test_matrix.py; seconds a behaviour',

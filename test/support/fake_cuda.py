@@ -7,4 +7,6 @@ from support.paths import PROGRAMS, SOURCES
 def library():
     """Returns its path."""
     return compile_once(PROGRAMS / 'gpu/libcuda.so.1', 'cc',
-                        ['-shared', '-fPIC', '-Wl,-soname,libcuda.so.1'], [SOURCES / 'lib/fake_cuda.c'])
+                        ['-shared', '-fPIC', '-Wl,-soname,libcuda.so.1', '-pthread'],
+                        sorted((SOURCES / 'lib').glob('fake_cuda*.c')),
+                        headers=[SOURCES / 'lib/fake_cuda.h'])

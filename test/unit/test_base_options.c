@@ -79,6 +79,7 @@ static const struct {
 	SET("SLUICE_COLL=barrier:on", coll_modes[BASE_FAMILY_BARRIER], BASE_ADMIT_ON),
 	SET("SLUICE_COLL=neighbor:on", coll_modes[BASE_FAMILY_NEIGHBOR], BASE_ADMIT_ON),
 	SET("SLUICE_COLL=vector:on", coll_modes[BASE_FAMILY_VECTOR], BASE_ADMIT_ON),
+	SET("SLUICE_COLL=device:on", device, 1),
 	SET("SLUICE_COLL=nonblocking:on", coll_modes[BASE_FAMILY_NONBLOCKING],
 	    BASE_ADMIT_ON),
 	SET("SLUICE_SUMS=host", sums, BASE_SUMS_HOST),
@@ -375,6 +376,8 @@ UNIT_TEST(all_sets_every_collective_and_later_names_count_more)
 	for (int i = 0; i < BASE_FAMILY_COUNT; i++)
 		CHECK_EQ(base_opt.coll_modes[i],
 			 i == BASE_FAMILY_BCAST ? BASE_ADMIT_ON : BASE_ADMIT_OFF);
+	CHECK_EQ(load("SLUICE_COLL=all:on", NULL), 0);
+	CHECK(!base_opt.device);
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

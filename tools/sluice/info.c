@@ -3,6 +3,7 @@
  * sluice info: what works on this machine, what does not and why. Everything is collected first,
  * then printed as text or as JSON: the two have the same content.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -73,6 +74,22 @@ void info_waiting(const struct info *info, char *out, size_t cap)
 	else
 		snprintf(out, cap, "blocked ranks give their CPUs away in jobs of more than %d "
 			 "ranks on this node", f->cpus);
+}
+
+void info_device_memory(char *out, size_t cap)
+{
+	void *driver = base_opt.device ? dlopen("libcuda.so.1", RTLD_LAZY) : NULL;
+
+	if (driver)
+		dlclose(driver);
+	if (!base_opt.device)
+		snprintf(out, cap, "by the host MPI (SLUICE_COLL=device:off)");
+	else if (!driver)
+		snprintf(out, cap, "by the host MPI: there is no libcuda.so.1 here");
+	else
+		snprintf(out, cap,
+			 "copies of the GPUs inside a node, in programs that use CUDA "
+			 "(experimental: tested without a GPU only)");
 }
 
 const char *info_tune_state(enum tune_state state)

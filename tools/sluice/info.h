@@ -56,6 +56,8 @@ struct info_nodes {
 };
 void info_nodes(struct info_nodes out[INFO_NODES]);
 const char *info_tune_state(enum tune_state state);
+/* How collectives on memory of GPUs are executed here. */
+void info_device_memory(char *out, size_t cap);
 /* How ranks wait that are started here. */
 void info_waiting(const struct info *info, char *out, size_t cap);
 

@@ -54,7 +54,7 @@ static void json_trials(struct text_json *j, const struct info *info)
 static void json_topology(struct text_json *j, const struct info *info)
 {
 	const struct topology *m = &info->topology;
-	char waiting[128];
+	char waiting[128], device[128];
 
 	text_json_open(j, "machine", '{');
 	text_json_string(j, "source", m->source);
@@ -80,6 +80,8 @@ static void json_topology(struct text_json *j, const struct info *info)
 	}
 	text_json_close(j, ']');
 	text_json_string(j, "copy_kernels", info_kernel_names());
+	info_device_memory(device, sizeof(device));
+	text_json_string(j, "device_memory", device);
 	text_json_close(j, '}');
 }
 

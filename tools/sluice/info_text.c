@@ -159,6 +159,8 @@ static void print_topology(const struct info *info)
 	text_table_row(&t, "copy kernels", info_kernel_names(), NULL);
 	channels_text(&info->early, text, sizeof(text));
 	text_table_row(&t, "channels", text, NULL);
+	info_device_memory(text, sizeof(text));
+	text_table_row(&t, "device memory", text, NULL);
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 }

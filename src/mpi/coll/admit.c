@@ -238,6 +238,26 @@ static bool run_short(struct coll_op *t, int *rc)
 	return true;
 }
 
+/* Returns: whether the call is decided: executed, with *rc, or, with *why, passed on. */
+static bool is_on_device(struct coll_op *t, int *rc, const char **why)
+{
+	int ret;
+
+	*why = NULL;
+	if (!coll_may_be_on_device(t->cs, t->args.kind, t->bytes))
+		return false;
+	ret = coll_on_device(t);
+	if (ret == RT_DEVICE_NONE)
+		return false;
+	if (ret == RT_DEVICE_PASSED) {
+		*why = TRACE_WHY_DEVICE;
+		return true;
+	}
+	*rc = coll_complete(t, ret < 0 ? ret : 0);
+	coll_count_decision(t->args.kind, true);
+	return true;
+}
+
 static bool run(struct coll_args *args, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
@@ -261,8 +281,10 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_BARRIER);
 	if (!t.cs->rt || (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
-	if (!coll_asks_early(args, t.cs) && reduce_may_change(&t) &&
-	    rt_trial_passes(t.cs->rt, args->kind, t.bytes))
+	if (is_on_device(&t, rc, &why))
+		return why ? trace_rejected(why) : true;
+	if (!(coll_asks_early(args, t.cs) && !coll_may_be_on_device(t.cs, args->kind, t.bytes)) &&
+	    reduce_may_change(&t) && rt_trial_passes(t.cs->rt, args->kind, t.bytes))
 		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);
 	if (!ret) {

@@ -16,7 +16,7 @@
  *
  *   admit.c       the steps above     bufrefs.c   what a rank sends and receives
  *   comm_state.c  communicators       reduce.c    what a reduction computes
- *                                     layouts.c   where datatypes with gaps lie
+ *   device.c      memory of GPUs    layouts.c   where datatypes with gaps lie
  */
 #ifndef SLUICE_MPI_COLL_H
 #define SLUICE_MPI_COLL_H
@@ -162,6 +162,14 @@ bool coll_asks_early(const struct coll_args *args, const struct comm_state *cs);
 const char *coll_passes_early(struct coll_args *args, int *rc);
 /* The host MPI has executed a call that coll_passes_early() times. */
 void coll_time_passed(struct comm_state *cs);
+
+/* ---- device.c ---------------------------------------------------------------------------- */
+
+/* Returns: whether a call of this size may be on memory of GPUs, so that coll_on_device() is due;
+ * equal on all ranks. */
+bool coll_may_be_on_device(const struct comm_state *cs, enum coll kind, uint64_t bytes);
+/* Executes the call if it is on memory of GPUs. Returns: enum rt_device, or -errno. */
+int coll_on_device(struct coll_op *op);
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */
 

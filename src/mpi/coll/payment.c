@@ -175,6 +175,8 @@ const char *coll_passes_early(struct coll_args *args, int *rc)
 		time_some(args, cs, bytes);
 		return TRACE_WHY_UNPAID;
 	}
+	if (coll_may_be_on_device(cs, args->kind, bytes))
+		return NULL; /* the trials are asked after the ranks */
 	return rt_trial_passes(cs->rt, args->kind, bytes) ? TRACE_WHY_SLOWER : NULL;
 }
 

@@ -122,6 +122,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->admits_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
+	if (!ret)
+		ret = device_comm_created(c, oob);
 	offload_open(c);
 	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
@@ -158,6 +160,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);
+	free(c->device);
 	lanes_destroy(c->lanes);
 	free(c);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cuda/cuda.h"
 #include "message/message.h"
 #include "os/endpoint.h"
 #include "rt/private.h"
@@ -260,6 +261,7 @@ void rt_stop(void)
 		learned_write(learned_path(), host_mpi, figures);
 	switch_off();
 	buffer_pool_fini();
+	cuda_fini();
 	guard_fini();
 	offload_count();
 	worker_detach();

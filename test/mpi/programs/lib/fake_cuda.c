@@ -2,9 +2,8 @@
 /*
  * A libcuda.so.1 without a GPU: it knows registered memory, and a page that it registers stays
  * pinned in a pipe, as a GPU's pages are: fake_gpu_read() reads that page, whatever is mapped at
- * its address meanwhile. Device memory is a memfd, at addresses that only this library can read;
- * another process opens it by the number of its descriptor. FAKE_CUDA_PAGEABLE=1: GPUs read all
- * memory. FAKE_CUDA_BROKEN=1: calls fail.
+ * its address meanwhile. FAKE_CUDA_PAGEABLE=1: GPUs read all memory. FAKE_CUDA_BROKEN=1: calls
+ * fail. Device memory: fake_cuda_memory.c; contexts and streams: fake_cuda_stream.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -19,8 +18,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { OK, INVALID_VALUE, NOT_INITIALIZED = 3, UNKNOWN = 999, RANGES = 64, PAGE = 4096 };
-enum { MEMORY_TYPE = 2, HOST = 1, PAGEABLE_MEMORY_ACCESS = 88 };
+#include "fake_cuda.h"
+
+enum { RANGES = 64, PAGE = 4096, PAGEABLE_MEMORY_ACCESS = 88 };
 
 static struct range { uintptr_t start, end; int pin[2]; } ranges[RANGES];
 /* A memory hook inside a call of the driver would wait for it for ever. */
@@ -28,11 +28,60 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int is_initialized;
 unsigned fake_cuda_asked;
 
+/* ---- calls of the program ----------------------------------------------------------------- */
+
+static struct call {
+	const char *name;
+	int count, fails_at;
+} calls[32];
+static int owner_pid;
+
+void fake_die(const char *what)
+{
+	fprintf(stderr, "fake CUDA: %s\n", what);
+	abort();
+}
+
+static struct call *call_of(const char *name)
+{
+	struct call *c = calls;
+
+	while (c->name && strcmp(c->name, name))
+		c++;
+	c->name = name;
+	return c;
+}
+
+int fake_begin(const char *name)
+{
+	struct call *c;
+	int rc;
+
+	if (!is_initialized)
+		return NOT_INITIALIZED;
+	if (getpid() != owner_pid)
+		fake_die("a forked child calls the driver"); /* "CUDA C++ Programming Guide" */
+	pthread_mutex_lock(&lock);
+	c = call_of(name);
+	rc = ++c->count == c->fails_at ? UNKNOWN : OK;
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+int fake_cuda_calls(const char *name) { return call_of(name)->count; }
+
+/* The n-th call from now fails. */
+void fake_cuda_fail(const char *name, int n) { call_of(name)->fails_at = call_of(name)->count + n; }
+
 int cuInit(unsigned flags)
 {
 	is_initialized = 1;
+	owner_pid = getpid();
+	fake_catch_touches();
 	return OK;
 }
+
+/* ---- registered memory -------------------------------------------------------------------- */
 
 int cuDeviceGetCount(int *out)
 {
@@ -82,12 +131,19 @@ int cuMemHostUnregister(void *p)
 
 int cuPointerGetAttributes(unsigned count, int *attributes, void **values, uint64_t address)
 {
+	int rc, is_device;
+
 	fake_cuda_asked++;
 	if (!is_initialized || getenv("FAKE_CUDA_BROKEN"))
 		return is_initialized ? UNKNOWN : NOT_INITIALIZED;
+	rc = fake_begin("cuPointerGetAttributes");
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < count; i++)
-		*(int *)values[i] = attributes[i] == MEMORY_TYPE && find(address) ? HOST : 0;
+	is_device = fake_device_attributes(count, attributes, values, address);
+	for (unsigned i = 0; i < count && !is_device; i++)
+		if (attributes[i] == MEMORY_TYPE)
+			*(int *)values[i] = find(address) ? HOST : 0;
 	pthread_mutex_unlock(&lock);
 	return OK;
 }
@@ -96,102 +152,6 @@ int cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
 {
 	return cuMemHostRegister(p, bytes, flags);
 }
-
-/* ---- device memory ----------------------------------------------------------------------- */
-
-static struct memory { uintptr_t device; size_t bytes; char *real; int fd; } memories[RANGES];
-struct handle { int pid, fd; size_t bytes; char rest[48]; }; /* a CUipcMemHandle */
-
-int cuDeviceGet(int *out, int ordinal) { return *out = 0, ordinal ? INVALID_VALUE : OK; }
-int cuDeviceGetName(char *out, int cap, int device)
-{
-	snprintf(out, (size_t)cap, "fake GPU of the tests");
-	return device ? INVALID_VALUE : OK;
-}
-int cuCtxCreate_v2(void **out, unsigned flags, int device)
-{
-	*out = memories;
-	return is_initialized ? OK : NOT_INITIALIZED;
-}
-int cuCtxSynchronize(void) { return OK; }
-
-/* Returns: the bytes behind [p, p + bytes); NULL: no device memory. */
-static char *real(uintptr_t p, size_t bytes)
-{
-	for (struct memory *m = memories; m < memories + RANGES; m++)
-		if (m->device && p >= m->device && p + bytes <= m->device + m->bytes)
-			return m->real + (p - m->device);
-	return NULL;
-}
-
-static int memory_add(uintptr_t *out, size_t bytes, int fd)
-{
-	struct memory *m = memories;
-
-	while (m->device)
-		m++;
-	*m = (struct memory){ .bytes = bytes, .fd = fd };
-	m->real = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	m->device = (uintptr_t)mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	*out = m->device;
-	return fd < 0 || m->real == MAP_FAILED ? UNKNOWN : OK;
-}
-
-int cuMemAlloc_v2(uintptr_t *out, size_t bytes)
-{
-	int fd = memfd_create("fake GPU", MFD_CLOEXEC);
-
-	return ftruncate(fd, (off_t)bytes) ? UNKNOWN : memory_add(out, bytes, fd);
-}
-
-int cuMemFree_v2(uintptr_t p)
-{
-	for (struct memory *m = memories; m < memories + RANGES; m++) {
-		if (m->device != p)
-			continue;
-		munmap(m->real, m->bytes);
-		munmap((void *)m->device, m->bytes);
-		close(m->fd);
-		*m = (struct memory){ 0 };
-		return OK;
-	}
-	return INVALID_VALUE;
-}
-
-static int copy(char *dst, const char *src, size_t bytes)
-{
-	return dst && src ? (memcpy(dst, src, bytes), OK) : INVALID_VALUE;
-}
-int cuMemcpyHtoD_v2(uintptr_t dst, const void *src, size_t bytes)
-{
-	return copy(real(dst, bytes), src, bytes);
-}
-int cuMemcpyDtoH_v2(void *dst, uintptr_t src, size_t bytes)
-{
-	return copy(dst, real(src, bytes), bytes);
-}
-int cuMemcpyDtoD_v2(uintptr_t dst, uintptr_t src, size_t bytes)
-{
-	return copy(real(dst, bytes), real(src, bytes), bytes);
-}
-
-int cuIpcGetMemHandle(struct handle *out, uintptr_t p)
-{
-	for (struct memory *m = memories; m < memories + RANGES; m++)
-		if (m->device == p)
-			return *out = (struct handle){ getpid(), m->fd, m->bytes, "" }, OK;
-	return INVALID_VALUE;
-}
-int cuIpcOpenMemHandle_v2(uintptr_t *out, struct handle h, unsigned flags)
-{
-	char path[64];
-
-	if (h.pid == getpid())
-		return INVALID_VALUE; /* a process opens the memory of others only */
-	snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
-	return memory_add(out, h.bytes, open(path, O_RDWR | O_CLOEXEC));
-}
-int cuIpcCloseMemHandle(uintptr_t p) { return cuMemFree_v2(p); }
 
 /* Returns: the first byte of the page that was registered at p, as the GPU sees it; -1: none. */
 int fake_gpu_read(void *p)

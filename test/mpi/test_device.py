@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Collectives on device memory (SLUICE_COLL=device:on), over a libcuda.so.1 of the tests.
+
+Run alone: ./dev check mpi -k test_device
+"""
+import re
+
+import re
+
+import pytest
+
+from support import fake_cuda
+from support.behaviours import Runner, behaviours
+from test_early import counters
+
+PROGRAM = 'device.c'
+ON = {'coll:DEVICE': 'on', 'SLUICE_EARLY': 'off', 'SLUICE_MESSAGES': 'off', 'SLUICE_ENDPOINTS': 'off',
+      'SLUICE_ENDPOINTS_SWITCH': 'kernel', 'SLUICE_COLL_THRESHOLD': '64K',
+      **{f'coll:{family}': 'on' for family in ('BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL')},
+      # the host MPI reads device memory by the CPU: no system call could
+      'OMPI_MCA_smsc': '^cma', 'OMPI_MCA_btl_sm_use_cma': '0', 'MPIR_CVAR_CH4_CMA_ENABLE': '0'}
+SHAPES = [('mpich', 2), ('mpich', 3), ('mpich', 4), ('openmpi', 2), ('openmpi', 3)]
+BEHAVIOURS = [name for name, least in behaviours(PROGRAM) if name not in ('failures', 'killed')]
+
+
+@pytest.fixture(scope='module', name='runner')
+def make_runner():
+    return Runner({PROGRAM: BEHAVIOURS})
+
+
+def env_of(**more):
+    return {**ON, 'FAKE_CUDA_LIBRARY': str(fake_cuda.library()), **more}
+
+
+@pytest.mark.parametrize('behaviour', BEHAVIOURS)
+@pytest.mark.parametrize('name, ranks', SHAPES)
+def test_device(name, ranks, behaviour, runner, get_mpi):
+    runner.check(get_mpi(name), PROGRAM, ranks, behaviour, env=env_of())
+
+
+# After a copy that has failed a process copies no more, so a job shows one place only.
+ONCE = [('cuMemcpyAsync', first) for first in (1, 2, 3, 7)] + \
+       [('cuStreamSynchronize', first) for first in (1, 2, 3, 4)]
+AGAIN = [(f'cu{name}', 1) for name in (
+    'CtxGetCurrent', 'CtxGetId', 'PointerGetAttributes', 'IpcGetMemHandle', 'IpcOpenMemHandle',
+    'IpcCloseMemHandle', 'StreamCreate', 'StreamIsCapturing')]
+
+
+@pytest.mark.parametrize('function, first', ONCE + AGAIN)
+@pytest.mark.parametrize('name, ranks', [('mpich', 3), ('openmpi', 2)])
+def test_device_failure_of_the_driver_on_one_rank(name, ranks, function, first, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(ranks, mpi.build(PROGRAM), 'failures',
+                      env=env_of(FAKE_CUDA_FAIL=function, FAKE_CUDA_FAIL_FIRST=str(first)))
+    assert done.status == 0 and 'ok failures' in done.out, done.explain()
+    passed = int(re.search(r'passed (\d+)', done.out).group(1))
+    assert passed > 0 or function == 'cuIpcCloseMemHandle', done.explain()
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 3), ('openmpi', 2)])
+def test_device_death_of_a_rank_ends_the_job(name, ranks, get_mpi):
+    mpi = get_mpi(name)
+    done = mpi.launch(ranks, mpi.build(PROGRAM), 'killed', env=env_of(FAKE_CUDA_KILL='1'), timeout=30)
+    assert done.status and not done.timed_out, done.explain()
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_device_needs_a_program_with_cuda(name, get_mpi, tmp_path):
+    """Without libcuda a run with the option is one without it."""
+    mpi = get_mpi(name)
+    env = {**ON, 'SLUICE_STATS': str(tmp_path / 'stats')}
+    done = mpi.launch(2, mpi.build('semantics.c'), 'bcast_any_root', env=env)
+    assert done.status == 0 and 'ok bcast_any_root' in done.out, done.explain()
+    total = counters(env['SLUICE_STATS'], done)
+    assert not total['bytes_device'] and not total['device_passed'], total
