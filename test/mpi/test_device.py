@@ -38,6 +38,16 @@ def test_device(name, ranks, behaviour, runner, get_mpi):
     runner.check(get_mpi(name), PROGRAM, ranks, behaviour, env=env_of())
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_device_beside_trials(name, get_mpi):
+    """Trials decide about host memory only."""
+    mpi = get_mpi(name)
+    env = env_of(SLUICE_DECIDE='measure', SLUICE_COLL='device:on', SLUICE_TEST='fault=connect:all')
+    names = ['each_collective', 'host_memory_asks_no_driver', 'one_rank_in_host_memory']
+    done = mpi.launch(2, mpi.build(PROGRAM), *names, env={k: v for k, v in env.items() if 'coll:' not in k})
+    assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
+
+
 # After a copy that has failed a process copies no more, so a job shows one place only.
 ONCE = [('cuMemcpyAsync', first) for first in (1, 2, 3, 7)] + \
        [('cuStreamSynchronize', first) for first in (1, 2, 3, 4)]

@@ -230,17 +230,18 @@ static int agree(struct rt_comm *c, const struct coll_call *call, bool ok)
 	return ret ? ret : all != 0;
 }
 
+/* What is open is given back before the last agreement: then its owner may free it, and another
+ * thread may be told what has taken its place. */
 static int open_and_pull(struct rt_comm *c, const struct coll_call *call)
 {
 	int ret = agree(c, call, open_all(c, call));
+	bool ok = ret > 0 && pull_all(c, call);
 
-	if (ret > 0)
-		ret = agree(c, call, pull_all(c, call));
 	for (int i = 0; i < c->size; i++) {
 		cuda_put(c->device->open[i]);
 		c->device->open[i] = NULL;
 	}
-	return ret;
+	return ret > 0 ? agree(c, call, ok) : ret;
 }
 
 int rt_device_collective(struct rt_comm *c, const struct coll_call *call, enum rt_memory memory)

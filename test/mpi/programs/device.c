@@ -4,6 +4,7 @@
  * touches that memory with the CPU, and the library counts it: so each call tells who executed it.
  */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -329,6 +330,52 @@ BEHAVIOUR(buffers_are_free_after_the_call, 2)
 	cu.free(recv);
 }
 
+/* Each thread has a communicator and buffers of its own; all share what is open, and the stream. */
+static void *thread(void *arg)
+{
+	enum { ROUNDS = 20 };
+	MPI_Comm comm = *(MPI_Comm *)arg;
+	uintptr_t recv = 0, send = 0;
+	long wrong = 0;
+
+	cu.context_set(context);
+	cu.alloc(&recv, LEAST * (size_t)size);
+	for (int i = 0; i < ROUNDS; i++) {
+		char *host = check_alloc(LEAST * (size_t)size);
+
+		memset(host, i + rank, LEAST);
+		wrong += cu.alloc(&send, LEAST) || cu.to_device(send, host, LEAST);
+		MPI_Allgather((void *)send, LEAST, MPI_BYTE, (void *)recv, LEAST, MPI_BYTE, comm);
+		wrong += cu.free(send) || cu.to_host(host, recv, LEAST * (size_t)size);
+		for (int at = 0; at < LEAST * size; at++)
+			wrong += host[at] != i + at / LEAST;
+		free(host);
+	}
+	cu.free(recv);
+	return (void *)wrong;
+}
+
+BEHAVIOUR(threads, 2)
+{
+	enum { THREADS = 3 };
+	MPI_Comm comms[THREADS];
+	pthread_t threads[THREADS];
+	void *wrong;
+
+	for (int i = 0; i < THREADS; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+	begin();
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, thread, &comms[i]);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], &wrong);
+		EXPECT(!wrong);
+	}
+	expect_way(PULLED, end(), "allgather", LEAST);
+	for (int i = 0; i < THREADS; i++)
+		MPI_Comm_free(&comms[i]);
+}
+
 BEHAVIOUR(fork_between_calls, 2)
 {
 	uintptr_t send = device_alloc(LEAST * (size_t)size),
@@ -552,7 +599,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	load();
-	ret = check_main(argc, argv, MPI_THREAD_SINGLE);
+	ret = check_main(argc, argv, MPI_THREAD_MULTIPLE);
 	if (cu.open() && !getenv("FAKE_CUDA_FAIL"))
 		ret = !!fprintf(stderr, "%d allocations are open after MPI_Finalize\n", cu.open());
 	return ret;

@@ -57,7 +57,7 @@ static struct memory {
 struct handle { int pid, fd; uint64_t id; size_t bytes; uintptr_t base; char rest[32]; };
 _Static_assert(sizeof(struct handle) == 64, "a CUipcMemHandle");
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static uint64_t last_id;
 static _Atomic int touches;
 /* The last address that was freed, for the next allocation of this size. */
@@ -83,6 +83,17 @@ static struct memory *find(uintptr_t p)
 		if (m->kind && p >= m->device && p < m->device + m->bytes)
 			return m;
 	return NULL;
+}
+
+/* As find(), while other threads make and free memory. */
+static struct memory *find_safely(uintptr_t p)
+{
+	struct memory *m;
+
+	pthread_mutex_lock(&lock);
+	m = find(p);
+	pthread_mutex_unlock(&lock);
+	return m;
 }
 
 static void touched(int sig, siginfo_t *info, void *context)
@@ -119,7 +130,7 @@ int fake_cuda_hide(void)
 
 char *fake_real(uintptr_t p, size_t bytes, int allows_host)
 {
-	struct memory *m = find(p);
+	struct memory *m = find_safely(p);
 
 	if (!m)
 		return allows_host ? (char *)p : NULL;
@@ -157,7 +168,7 @@ static void store(int attribute, void *out, const struct memory *m)
 
 int fake_device_attributes(unsigned count, int *attributes, void **values, uint64_t address)
 {
-	struct memory *m = find(address);
+	struct memory *m = find_safely(address);
 
 	for (unsigned i = 0; i < count && m; i++)
 		store(attributes[i], values[i], m);
@@ -250,7 +261,7 @@ int cuMemFree_v2(uintptr_t p)
 	int rc = INVALID_VALUE;
 
 	pthread_mutex_lock(&lock);
-	m = find(p);
+	m = find_safely(p);
 	if (m && m->device == p && m->kind != IMPORTED) {
 		m->label->is_freed = 1;
 		unmap(m);
@@ -265,7 +276,7 @@ int cuMemFree_v2(uintptr_t p)
 int cuIpcGetMemHandle(struct handle *out, uintptr_t p)
 {
 	int rc = fake_begin("cuIpcGetMemHandle");
-	struct memory *m = find(p);
+	struct memory *m = find_safely(p);
 
 	if (rc || !fake_current())
 		return rc ? rc : INVALID_CONTEXT;
@@ -340,7 +351,7 @@ int cuIpcOpenMemHandle_v2(uintptr_t *out, struct handle h, unsigned flags)
 int cuIpcCloseMemHandle(uintptr_t p)
 {
 	int rc = fake_begin("cuIpcCloseMemHandle");
-	struct memory *m = find(p);
+	struct memory *m = find_safely(p);
 
 	if (rc || !fake_current())
 		return rc ? rc : INVALID_CONTEXT;
