@@ -230,8 +230,8 @@ static int agree(struct rt_comm *c, const struct coll_call *call, bool ok)
 	return ret ? ret : all != 0;
 }
 
-/* What is open is given back before the last agreement: then its owner may free it, and another
- * thread may be told what has taken its place. */
+/* Allocations are given back before the last agreement: after it their owners may free them, and
+ * another thread may be told what has taken their place. */
 static int open_and_pull(struct rt_comm *c, const struct coll_call *call)
 {
 	int ret = agree(c, call, open_all(c, call));
