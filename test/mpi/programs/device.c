@@ -487,12 +487,20 @@ BEHAVIOUR(other_contexts, 2)
 {
 	uintptr_t send = device_alloc(LEAST * (size_t)size),
 		  recv = device_alloc(LEAST * (size_t)size);
+	uintptr_t theirs = 0;
 	void *second = NULL;
 
 	all_kinds(PULLED, send, recv, LEAST, MPI_COMM_WORLD);
 	if (rank == size - 1)
 		cu.context_create(&second, 0, 0); /* it is current now */
 	all_kinds(PASSED, send, recv, LEAST, MPI_COMM_WORLD);
+	if (second)
+		theirs = device_alloc(LEAST * (size_t)size);
+	all_kinds(PASSED, second ? theirs : send, recv, LEAST, MPI_COMM_WORLD);
+	expect_way(PASSED,
+		   collective(BCAST, second ? theirs : send, recv, LEAST, 0, false, MPI_COMM_WORLD),
+		   "bcast in another context", LEAST);
+	cu.free(theirs);
 	if (rank == size - 1)
 		cu.context_set(NULL);
 	all_kinds(PASSED, send, recv, LEAST, MPI_COMM_WORLD);

@@ -11,8 +11,8 @@
  *   the default stream may not be used while a graph is captured; to ask
  *   whether that is so does no harm                                       cuStreamIsCapturing
  *
- * To show a wait that is missing, copies are late: a thread for each stream makes them, those of
- * the default stream more than a millisecond later.
+ * A stream whose wait fails has lost its copies. To show a wait that is missing, copies are late: a
+ * thread for each stream makes them, those of the default stream more than a millisecond later.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -27,11 +27,18 @@ enum { CONTEXTS = 8, STREAMS = 8, COPIES = 1024, LATE_US = 50, VERY_LATE_US = 15
 enum { NON_BLOCKING = 1 };
 #define LEGACY ((void *)1)
 
-struct context { unsigned long long id; int is_live; };
+struct context {
+	unsigned long long id;
+	int is_live;
+};
 struct stream {
 	struct context *context; /* NULL: unused */
 	int is_default, has_thread;
-	struct copy { uintptr_t dst, src; size_t bytes; } copies[COPIES];
+	_Atomic int is_spoiled; /* its copies fail: they write anything, and late */
+	struct copy {
+		uintptr_t dst, src;
+		size_t bytes;
+	} copies[COPIES];
 	unsigned begun, ended; /* of all copies */
 };
 
@@ -45,10 +52,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- contexts ----------------------------------------------------------------------------- */
 
-struct context *fake_current(void)
-{
-	return current && current->is_live ? current : NULL;
-}
+struct context *fake_current(void) { return current && current->is_live ? current : NULL; }
 
 int cuCtxCreate_v2(void **out, unsigned flags, int device)
 {
@@ -99,13 +103,16 @@ int cuCtxGetId(struct context *c, unsigned long long *out)
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
-static void copy_now(const struct copy *c)
+static void copy_now(const struct copy *c, int is_spoiled)
 {
 	char *dst = fake_real(c->dst, c->bytes, 0), *src = fake_real(c->src, c->bytes, 0);
 
 	if (!dst || !src)
 		fake_die("a copy runs whose memory has been freed");
-	memcpy(dst, src, c->bytes);
+	if (is_spoiled)
+		memset(dst, 0xee, c->bytes);
+	else
+		memcpy(dst, src, c->bytes);
 }
 
 static void *run(void *arg)
@@ -117,10 +124,11 @@ static void *run(void *arg)
 		while (s->begun == s->ended)
 			pthread_cond_wait(&changed, &lock);
 		pthread_mutex_unlock(&lock);
-		usleep(s->is_default ? VERY_LATE_US : LATE_US);
-		copy_now(&s->copies[s->ended % COPIES]);
+		usleep(s->is_default || s->is_spoiled ? VERY_LATE_US : LATE_US);
+		copy_now(&s->copies[s->ended % COPIES], s->is_spoiled);
 		pthread_mutex_lock(&lock);
-		s->ended++;
+		if (++s->ended == s->begun)
+			s->is_spoiled = 0;
 		pthread_cond_broadcast(&changed);
 	}
 	return NULL;
@@ -189,10 +197,7 @@ int cuStreamCreate(void **out, unsigned flags)
 	return OK;
 }
 
-void fake_cuda_capture(int is)
-{
-	is_capturing = is;
-}
+void fake_cuda_capture(int is) { is_capturing = is; }
 
 int cuStreamIsCapturing(void *stream, int *out)
 {
@@ -207,6 +212,8 @@ int cuStreamSynchronize(void *stream)
 	int rc = fake_begin("cuStreamSynchronize");
 	struct stream *s = stream_of(stream);
 
+	if (rc && s && !s->is_default)
+		s->is_spoiled = 1;
 	if (rc || !fake_current() || !s)
 		return rc ? rc : fake_current() ? INVALID_HANDLE : INVALID_CONTEXT;
 	if (is_capturing && s->is_default)
