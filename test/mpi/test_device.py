@@ -39,6 +39,18 @@ def test_device(name, ranks, behaviour, runner, get_mpi):
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_device_is_counted(name, get_mpi, tmp_path):
+    mpi = get_mpi(name)
+    env = env_of(SLUICE_STATS=str(tmp_path / 'stats'))
+    done = mpi.launch(2, mpi.build(PROGRAM), 'parts_of_an_allocation', 'one_rank_in_host_memory', env=env)
+    assert done.status == 0 and done.out.count('ok ') == 2, done.explain()
+    total = counters(env['SLUICE_STATS'], done)
+    parts = 1 + 2 + 2 + 4 + 4  # that GPUs copy in a bcast, gather, scatter, allgather, alltoall of 2 ranks
+    assert total['bytes_device'] == parts * (65536 + 4660) and total['device_passed'] == 4 * 2, total
+    assert total['gather_admitted'] == 2 and total['alltoall_admitted'] == 2, total
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_device_beside_trials(name, get_mpi):
     """Trials decide about host memory only."""
     mpi = get_mpi(name)

@@ -28,6 +28,7 @@ enum { WORDS = sizeof(struct announcement) / sizeof(uint64_t) };
 /* By rank. One call of the communicator at a time uses it. */
 struct device_room {
 	struct announcement *all;
+	uint64_t op; /* number of the exchange, for the trace */
 	struct cuda_peer *open[];
 };
 
@@ -147,8 +148,10 @@ static int exchange(struct rt_comm *c, const struct coll_call *call, struct anno
 		c->parts[1][i] = (struct coll_part){ (uint64_t)i * sizeof(*mine), sizeof(*mine) };
 	e.shape = &shape;
 	ret = run_begin(c, &e, &r);
-	if (!ret)
+	if (!ret) {
+		c->device->op = exec_number(r);
 		ret = exec_wait(r);
+	}
 	runs_exit(c);
 	return ret;
 }
@@ -204,6 +207,8 @@ static bool pull_from(struct rt_comm *c, const struct coll_call *call, int peer)
 	if (call->kind != COLL_BCAST && call->kind != COLL_SCATTER)
 		at += (uint64_t)peer * call->bytes;
 	base_count(BASE_CTR_BYTES_DEVICE, call->bytes);
+	trace_copied(0, .bytes = call->bytes, .op = c->device->op, .group = node_id(c->group),
+		     .src = peer, .dst = c->rank, .by = c->rank, .mover = TRACE_CHANNEL);
 	return !cuda_copy(at, from + offset_of(call, c->rank), call->bytes);
 }
 
