@@ -60,6 +60,15 @@ def test_device_beside_trials(name, get_mpi):
     assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_device_of_ranks_that_share_an_address_space_is_passed(name, get_mpi):
+    """The driver knows processes, and opens no memory of its own."""
+    mpi = get_mpi(name)
+    env = env_of(FAKE_CUDA_FAIL='none', SLUICE_ENDPOINTS='2')
+    done = mpi.launch(2, mpi.build(PROGRAM), 'failures', env=env)
+    assert done.status == 0 and done.out.count('passed 30') == 2, done.explain()
+
+
 # After a copy that has failed a process copies no more, so a job shows one place only.
 ONCE = [('cuMemcpyAsync', first) for first in (1, 2, 3, 7)] + \
        [('cuStreamSynchronize', first) for first in (1, 2, 3, 4, 10)]
