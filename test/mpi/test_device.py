@@ -69,6 +69,21 @@ def test_device_of_ranks_that_share_an_address_space_is_passed(name, get_mpi):
     assert done.status == 0 and done.out.count('passed 30') == 2, done.explain()
 
 
+# These try a GPU, whatever the host MPI does with its memory: see programs/device_driver.h.
+ON_A_GPU = ['each_collective', 'parts_of_an_allocation', 'other_communicators', 'freed_and_allocated_again',
+            'few_allocations_stay_open', 'default_stream_goes_first', 'buffers_are_free_after_the_call',
+            'threads']
+
+
+def test_device_program_runs_over_a_driver_that_counts_nothing(get_mpi, tmp_path):
+    mpi = get_mpi('mpich')
+    env = env_of(FAKE_CUDA_IS_GPU='1', SLUICE_STATS=str(tmp_path / 'stats'))
+    done = mpi.launch(2, mpi.build(PROGRAM), *ON_A_GPU, env=env)
+    assert done.status == 0 and done.out.count('ok ') == len(ON_A_GPU), done.explain()
+    total = counters(env['SLUICE_STATS'], done)
+    assert total['bytes_device'] and not total['device_passed'], total
+
+
 # After a copy that has failed a process copies no more, so a job shows one place only.
 ONCE = [('cuMemcpyAsync', first) for first in (1, 2, 3, 7)] + \
        [('cuStreamSynchronize', first) for first in (1, 2, 3, 4, 10)]

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The libcuda.so.1 of the tests, as device.c uses it. */
+/*
+ * The libcuda.so.1 that FAKE_CUDA_LIBRARY names, as device.c uses it. That of the tests counts and
+ * fails; that of a GPU does not, and a program that uses it only checks the data:
+ *
+ *   FAKE_CUDA_LIBRARY=libcuda.so.1 mpiexec -n 2 sluice run \
+ *     --set COLL=bcast:on,gather:on,scatter:on,allgather:on,alltoall:on,device:on \
+ *     --set STATS=- device each_collective freed_and_allocated_again threads
+ */
 #ifndef DEVICE_DRIVER_H
 #define DEVICE_DRIVER_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +40,15 @@ static const char *const names[] = {
 	"fake_cuda_calls", "fake_cuda_fail",      "fake_cuda_hide",
 	"fake_cuda_open",  "fake_cuda_capture",
 };
+enum { FIRST_FAKE = 9 }; /* and alloc_vmm */
 static void *context;
+static bool is_gpu;
+
+static int no_alloc(uintptr_t *out, size_t bytes) { return 1; }
+static int no_calls(const char *name) { return 0; }
+static void no_fail(const char *name, int n) { return; }
+static int no_count(void) { return 0; }
+static void no_capture(int is) { return; }
 
 static void load(void)
 {
@@ -44,6 +60,14 @@ static void load(void)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		at[i] = dlsym(driver, names[i]);
 	memcpy(&cu, at, sizeof cu);
+	is_gpu = !at[FIRST_FAKE] || getenv("FAKE_CUDA_IS_GPU");
+	if (is_gpu) {
+		cu.alloc_vmm = no_alloc;
+		cu.calls = no_calls;
+		cu.fail = no_fail;
+		cu.hide = cu.open = no_count;
+		cu.capture = no_capture;
+	}
 	if (cu.init(0) || cu.context_create(&context, 0, 0))
 		exit(1);
 }
