@@ -197,7 +197,7 @@ bool os_gpu_reads_pageable(void);
  * interrupted the loader's answer to Sluice the answer is the one before. */
 bool os_gpu_is_loaded(void);
 /* Looks up functions of the CUDA driver where the program has loaded it, and keeps it loaded.
- * Returns: false: it has not, or one is missing. Context: not in signal handlers. */
+ * Returns: false: it has not, or one is missing. Context: as os_gpu_is_loaded(). */
 bool os_gpu_find(const char *const *names, int count, void **out);
 
 /* ---- copying ------------------------------------------------------------------------------ */

@@ -16,7 +16,7 @@
  *
  *   admit.c       the steps above     bufrefs.c   what a rank sends and receives
  *   comm_state.c  communicators       reduce.c    what a reduction computes
- *   device.c      memory of GPUs    layouts.c   where datatypes with gaps lie
+ *   device.c      memory of GPUs      layouts.c   where datatypes with gaps lie
  */
 #ifndef SLUICE_MPI_COLL_H
 #define SLUICE_MPI_COLL_H

@@ -9,11 +9,13 @@ bool coll_may_be_on_device(const struct comm_state *cs, enum coll kind, uint64_t
 	       rt_device_is_possible(cs->rt, kind, bytes);
 }
 
-/* Describes a buffer without gaps in `out`. The first element tells where one with gaps lies. */
-static enum rt_memory classify(const struct bufref *s, struct coll_side *out)
+/* Describes a buffer without gaps in `out`. The first element tells where one with gaps lies. A
+ * side that does not fit the message (a wrong program) is the host MPI's to report. */
+static enum rt_memory classify(const struct bufref *s, uint64_t message, struct coll_side *out)
 {
 	const struct types_shape *shape = &s->shape;
-	MPI_Count count = s->given->count * (s->given->form == ARG_EACH ? s->n : 1);
+	int n = s->given->form == ARG_EACH ? s->n : 1;
+	MPI_Count count = s->given->count * n;
 	bool has_gaps = !shape->in_order || (count != 1 && shape->extent != shape->size);
 
 	*out = (struct coll_side){
@@ -23,7 +25,8 @@ static enum rt_memory classify(const struct bufref *s, struct coll_side *out)
 	};
 	if (!os_is_device_memory(out->buf.addr, has_gaps ? 1 : out->buf.bytes))
 		return RT_MEMORY_HOST;
-	return has_gaps ? RT_MEMORY_OTHER : RT_MEMORY_DEVICE;
+	return has_gaps || out->buf.bytes != message * (uint64_t)n ? RT_MEMORY_OTHER
+								   : RT_MEMORY_DEVICE;
 }
 
 int coll_on_device(struct coll_op *t)
@@ -39,9 +42,9 @@ int coll_on_device(struct coll_op *t)
 		.site = t->args.caller,
 	};
 	if (t->send.is_used)
-		memory = classify(&t->send, &t->call.send);
+		memory = classify(&t->send, t->bytes, &t->call.send);
 	if (t->recv.is_used) {
-		recv = classify(&t->recv, &t->call.recv);
+		recv = classify(&t->recv, t->bytes, &t->call.recv);
 		memory = !t->send.is_used || memory == recv ? recv : RT_MEMORY_OTHER;
 	}
 	/* an exchange in place overwrites what others have not read yet */

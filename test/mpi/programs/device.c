@@ -469,6 +469,23 @@ BEHAVIOUR(types_with_gaps, 2)
 	free(host);
 }
 
+/* A wrong program: what this rank sends to itself does not fit. */
+BEHAVIOUR(sides_that_differ, 2)
+{
+	uintptr_t send = device_alloc(LEAST), recv = device_alloc(LEAST * (size_t)size);
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	fill(send, LEAST, 3);
+	begin();
+	MPI_Allgather((void *)send, LEAST - 64, MPI_BYTE, (void *)recv, LEAST, MPI_BYTE, comm);
+	expect_way(PASSED, end(), "allgather", LEAST);
+	MPI_Comm_free(&comm);
+	cu.free(send);
+	cu.free(recv);
+}
+
 BEHAVIOUR(alltoall_in_place, 2)
 {
 	uintptr_t at = device_alloc(LEAST * (size_t)size);
