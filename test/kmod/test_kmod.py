@@ -3,6 +3,7 @@
 kills, the conformance suite of engines, and two ranks of MPI. Emulation gives counts, never times.
 
 Run alone: ./dev check kmod. Not part of ./dev check: it needs QEMU and a kernel (guest.py)."""
+import json
 import os
 import re
 import shlex
@@ -68,7 +69,8 @@ fail() {
 
 
 def script(*lines, busybox=None):
-    return PRELUDE + f'busybox={shlex.quote(str(busybox or guest.busybox()))}\n' + '\n'.join(lines) + '\ndirt\n'
+    box = shlex.quote(str(busybox or guest.busybox()))
+    return PRELUDE + f'busybox={box}\n' + '\n'.join(lines) + '\ndirt\n'
 
 
 def steps(console):
@@ -255,6 +257,46 @@ def test_engine_suite_and_two_ranks(version, client):
     assert ' 0 failed' in by_name['unit'], by_name['unit']
     assert 'BCAST 0 wrong bytes' in by_name['bcast'], by_name['bcast']
     assert counts[2]['dma_bytes'] > counts[1]['dma_bytes'], by_name['stats-bcast']
+
+
+def test_info_gives_one_reason_for_each_step_that_failed(version, client):
+    need_host_files(version)
+    user = 'setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/tmp SLUICE_ENGINE=kmod'
+    info = f'{user} {SLUICE} info'
+    root_info = f'env SLUICE_ENGINE=kmod {SLUICE} info'
+    console = guest.run(version, script(
+        f'step unloaded {info}', 'alone', f'step no-channel {root_info}', 'unload_alone', 'load',
+        f'step denied {info}', 'chmod 666 /dev/sluice',
+        f'step memlock bash -c "ulimit -l 4; {info}"', f'step works {info}', 'mv /dev/sluice /dev/moved',
+        f'step container {info}', 'mv /dev/moved /dev/sluice', 'stat', 'unload'), [client])
+    reasons = {'unloaded': 'there is no /dev/sluice: the module sluice is not loaded',
+               'no-channel': 'the kernel has no free DMA channel that copies memory',
+               'denied': '/dev/sluice cannot be opened: Permission denied (a udev rule gives access)',
+               'memlock': 'a copy of a page failed: Cannot allocate memory '
+                          '(pinned pages count against ulimit -l)',
+               'container': 'there is no /dev/sluice: the module sluice is loaded, but a container needs '
+                            'the device, too'}
+    check(console, [*list(reasons)[:4], 'works', 'container', 'stat'])
+    for name, out, _ in steps(console):
+        wanted = f'kmod +no .*\n +{re.escape(reasons[name])}\n' if name in reasons else 'kmod +yes'
+        assert name == 'stat' or re.search(wanted, out), f'{name}: {out}'
+
+
+def test_figures_of_the_benchmark(version, client):
+    """bench/run kmod: its JSON, and what it says without the module."""
+    need_host_files(version)
+    bench = f'{guest.ROOT}/bench/run kmod --quick --ranks 1,2 --json /tmp/figures.json'
+    console = guest.run(version, script(
+        f'step absent bash -c "! {bench}"', 'load', f'step bench {bench}', 'echo BEGIN json; '
+        f'cat /tmp/figures.json; echo RC $?', 'stat', 'unload'), [client])
+    check(console, ['absent', 'bench', 'json', 'stat'])
+    by_name = {name: out for name, out, _ in steps(console)}
+    assert by_name['absent'] == ('bench: kmod: found: there is no /dev/sluice: the module sluice is not '
+                                 'loaded\n')
+    figures = json.loads(by_name['json'])
+    assert figures['is_model'] and figures['check']['engine'] == 'kmod', figures
+    assert {r['what'] for r in figures['records']} == {'tables', 'copy', 'ranks'}, figures
+    assert 'THIS IS A MODEL' in by_name['bench'] and 'Traceback' not in by_name['bench'], by_name['bench']
 
 
 def per_mib(before, after):

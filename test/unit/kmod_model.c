@@ -102,7 +102,7 @@ UNIT_UNSANITIZED static void execute(struct context *c, int slot)
 		copy(e.dst, e.src, e.bytes);
 	pthread_mutex_lock(&mutex);
 	c->running &= ~(1ull << slot);
-	record(c, slot, fails ? -EIO : 0);
+	record(c, slot, fails ? (kmod_model.copy_error ? kmod_model.copy_error : -EIO) : 0);
 	pthread_cond_broadcast(&changed);
 }
 

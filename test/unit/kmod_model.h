@@ -10,9 +10,9 @@
 
 struct kmod_model {
 	unsigned hang_at;  /* the n-th copy from now on, and all after it, never end */
-	unsigned error_at; /* the n-th copy fails */
+	unsigned error_at; /* the n-th copy fails: -EIO, or copy_error */
 	unsigned accepts;  /* copies accepted by one call; 0: all */
-	int open_error, enter_error, attach_error; /* -errno */
+	int open_error, enter_error, attach_error, copy_error; /* -errno */
 	unsigned abi, channels;
 	_Atomic unsigned copies, enters;
 };

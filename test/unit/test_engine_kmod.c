@@ -61,6 +61,8 @@ UNIT_TEST(kmod_says_why_it_cannot_be_used)
 		  "channel 0 is refused" },
 		{ { .abi = SLUICE_ABI, .channels = 1, .enter_error = -EPERM },
 		  "a copy of a page failed" },
+		{ { .abi = SLUICE_ABI, .channels = 1, .error_at = 1, .copy_error = -ENOMEM },
+		  "Cannot allocate memory (pinned pages count against ulimit -l)" },
 		{ { .abi = SLUICE_ABI, .channels = 1, .hang_at = 1 }, "did not end in 1000 ms" },
 	};
 	char reason[300];

@@ -31,7 +31,11 @@ int kmod_open(struct sluice_info *info, char *reason, size_t cap)
 	int fd = kmod_system.open(), rc;
 
 	if (fd == -ENOENT) {
-		snprintf(reason, cap, "there is no " PATH ": the module sluice is not loaded");
+		snprintf(reason, cap, "there is no " PATH ": %s",
+			 access("/sys/class/misc/sluice", F_OK)
+				 ? "the module sluice is not loaded"
+				 : "the module sluice is loaded, but a container needs the device, "
+				   "too");
 		return fd;
 	}
 	if (fd < 0) {

@@ -153,7 +153,18 @@ static int kmod_chan_open(int node, int index, struct engine_chan **out)
 	return engine_slots_open(&device, node, index, out);
 }
 
-static int kmod_probe(char *reason, size_t cap) { return engine_slots_probe(&device, reason, cap); }
+static int kmod_probe(char *reason, size_t cap)
+{
+	int rc = engine_slots_probe(&device, reason, cap);
+
+	if (rc == -ENOMEM) {
+		size_t n = strlen(reason);
+
+		snprintf(reason + n, cap - n, " (pinned pages count against ulimit -l)");
+	}
+	return rc;
+}
+
 static void kmod_after_fork_child(void) { engine_slots_after_fork_child(&device); }
 
 const struct engine_ops engine_kmod = {
