@@ -232,31 +232,36 @@ def need_host_files(version):
 
 def mpi_step(mpi, program, name, ranks, **options):
     """A step that runs a program of MPI, and its counters. Every call returns early."""
-    env = {**mpi.own_env, 'LD_LIBRARY_PATH': str(mpi.libdir), 'SLUICE_ENGINE': 'kmod',
+    env = {**mpi.own_env, 'LD_LIBRARY_PATH': str(mpi.libdir), 'PATH': f'{mpi.bindir}:/usr/bin:/bin',
+           'SLUICE_ENGINE': 'kmod',
            'SLUICE_WORKER_KIND': 'thread', 'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1',
            'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_DECIDE': 'table', 'SLUICE_COLL_THRESHOLD': '1',
            'SLUICE_STATS': f'/tmp/stats-{name}', 'XDG_CONFIG_HOME': '/nonexistent', 'HYDRA_IFACE': 'lo',
            **options}
     words = ' '.join(f'{k}={shlex.quote(v)}' for k, v in env.items())
-    start = f'{mpi.mpiexec} -launcher fork -hosts localhost -n {ranks} {SLUICE} run {program}'
+    launcher = '-launcher fork -hosts localhost' if mpi.abi == 'mpich' else ''
+    start = f'{mpi.mpiexec} {launcher} -n {ranks} {SLUICE} run {program}'
     return f'step {name} env {words} {start}; step stats-{name} cat $(ls /tmp/stats-{name}*)'
 
 
 def test_engine_suite_and_two_ranks(version, client):
-    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and MPI."""
+    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and two MPIs."""
     need_host_files(version)
-    mpi = need('mpich')
-    program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
+    hosts = [need('mpich'), need('openmpi')]
+    programs = [mpi.build(HERE / 'bcast.c', name='kmod-bcast') for mpi in hosts]
     console = guest.run(version, script(
         'load', f'step info env SLUICE_ENGINE=kmod {SLUICE} info', 'stat',
         f'step unit env UNIT_ENGINE_ONLY=kmod {UNIT} engine_', 'stat',
-        mpi_step(mpi, program, 'bcast', 2), 'stat', 'unload'), [client])
-    counts = check(console, ['info', 'stat', 'unit', 'stat', 'bcast', 'stats-bcast', 'stat'])
+        *[line for mpi, program in zip(hosts, programs)
+          for line in (mpi_step(mpi, program, mpi.name, 2), 'stat')], 'unload'), [client])
+    counts = check(console, ['info', 'stat', 'unit', 'stat', 'mpich', 'stats-mpich', 'stat', 'openmpi',
+                             'stats-openmpi', 'stat'])
     by_name = {name: out for name, out, _ in steps(console)}
     assert re.search(r'kmod +yes', by_name['info']), by_name['info']
     assert ' 0 failed' in by_name['unit'], by_name['unit']
-    assert 'BCAST 0 wrong bytes' in by_name['bcast'], by_name['bcast']
-    assert counts[2]['dma_bytes'] > counts[1]['dma_bytes'], by_name['stats-bcast']
+    for i, mpi in enumerate(hosts, 1):
+        assert 'BCAST 0 wrong bytes' in by_name[mpi.name], by_name[mpi.name]
+        assert counts[i + 1]['dma_bytes'] > counts[i]['dma_bytes'], by_name[f'stats-{mpi.name}']
 
 
 def test_info_gives_one_reason_for_each_step_that_failed(version, client):
@@ -311,8 +316,8 @@ def per_mib(before, after):
 
 @pytest.mark.parametrize('ranks', [2, 4])
 def test_shapes_of_the_paper(version, client, ranks):
-    """Broadcast and gather, without and with the engine, one page an item; then on a device so slow that the
-    program touches what is still on its way, and takes back what the device has not begun."""
+    """Broadcast, gather and allgather, without and with the engine, one page an item; then on a device so
+    slow that the program touches what is still on its way, and takes back what the device has not begun."""
     need_host_files(version)
     mpi = need('mpich')
     program = mpi.build(HERE / 'bcast.c', name='kmod-bcast')
