@@ -71,7 +71,9 @@ def test_the_prediction_stands_beside_the_times(tmp_path):
 @pytest.mark.parametrize('text, message', [
     ('L 5\n', 'has no parameters of a node; see: sluice goal sim --measure --save'),
     (NODE + 'node 4K 1 1 1 1\n', "node:9: 'node 4K 1 1 1 1' is no parameter"),
-    (NODE.replace('cpus 2', 'cpus 1'), "node:1: 'node cpus 1' is no parameter")])
+    (NODE.replace('cpus 2', 'cpus 1'), "node:1: 'node cpus 1' is no parameter"),
+    (NODE.replace('cpus 2', 'cpus 2147483648'), "node:1: 'node cpus 2147483648' is no parameter"),
+    (NODE.replace('node cpus 2\n', ''), "lines 'node BYTES ...' need a line 'node cpus N'")])
 def test_a_wrong_file_of_parameters_is_told_before_the_run(text, message, tmp_path):
     (tmp_path / 'node').write_text(text)
     done = run(PAIR, '--params', tmp_path / 'node')

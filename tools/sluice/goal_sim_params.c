@@ -222,6 +222,8 @@ int goal_params_above(struct sim_params *p, const char *value)
 	return set_class(p, words, split(line, words, 4));
 }
 
+enum { NODE_CPUS_MAX = 1 << 16 };
+
 /* The words of a line behind "node". Returns: 0 or -EINVAL. */
 static int set_node(struct sim_node *n, char *const words[], int count)
 {
@@ -229,8 +231,10 @@ static int set_node(struct sim_node *n, char *const words[], int count)
 	char *end;
 
 	if (count == 2 && !strcmp(words[0], "cpus")) {
-		n->cpus = (uint32_t)strtoul(words[1], &end, 10);
-		return *end || n->cpus < 2 ? -EINVAL : 0;
+		unsigned long cpus = strtoul(words[1], &end, 10);
+
+		n->cpus = (uint32_t)cpus;
+		return *end || cpus < 2 || cpus > NODE_CPUS_MAX ? -EINVAL : 0;
 	}
 	if (count == 2 && !strcmp(words[0], "start"))
 		return sim_parse_ns(words[1], &n->start_ps);
@@ -271,7 +275,7 @@ int goal_params_load(const char *path, struct sim_params *p)
 	char line[256], words[256];
 	int number = 0, ret = TOOL_DONE;
 
-	p->node.row_count = 0;
+	p->node.row_count = p->node.cpus = 0;
 	p->class_count = 0;
 	if (!in) {
 		tool_say("goal sim: cannot read %s: %s", path, strerror(errno));
@@ -292,5 +296,11 @@ int goal_params_load(const char *path, struct sim_params *p)
 		ret = TOOL_FAILED;
 	}
 	fclose(in);
+	if (!ret && p->node.row_count && !p->node.cpus) {
+		tool_say("goal sim: %s: lines 'node BYTES ...' need a line 'node cpus N': with how "
+			 "many CPUs they were measured",
+			 path);
+		ret = TOOL_FAILED;
+	}
 	return ret;
 }
