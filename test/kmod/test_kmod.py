@@ -13,8 +13,11 @@ import subprocess
 import guest
 import pytest
 
+from mpi.test_early import C_PROGRAMS, EARLY, KINDS
+from support.behaviours import behaviours
 from support.build import compile_once
 from support.mpi import need
+from support.options import spelled
 from support.paths import BUILD, PROGRAMS, SLUICE
 
 HERE = guest.ROOT / 'test/kmod'
@@ -302,6 +305,26 @@ def test_figures_of_the_benchmark(version, client):
     assert figures['is_model'] and figures['check']['engine'] == 'kmod', figures
     assert {r['what'] for r in figures['records']} == {'tables', 'copy', 'ranks'}, figures
     assert 'THIS IS A MODEL' in by_name['bench'] and 'Traceback' not in by_name['bench'], by_name['bench']
+
+
+@pytest.mark.parametrize('program', C_PROGRAMS)
+def test_early_return_is_never_seen(version, client, program):
+    """The programs of test/mpi/test_early.py, with copies by the module, on a device that takes a
+    millisecond a descriptor, so that buffers are still guarded when they are touched."""
+    need_host_files(version)
+    mpi = need('mpich')
+    names = [name for name, ranks in behaviours(program) if ranks <= 2]
+    env = spelled({**EARLY, 'SLUICE_GUARD_KIND': 'mremap', 'HARNESS_FOREIGN': '0', 'HARNESS_TRIALS': '3',
+                   **(KINDS if program == 'early_kinds.c' else {})})
+    console = guest.run(version, script(
+        'load', 'habit delay_us 1000', 'stat',
+        mpi_step(mpi, f'{mpi.build(program)} {" ".join(names)}', 'early', 2, **env), 'stat', 'unload'),
+                        [client])
+    counts = check(console, ['stat', 'early', 'stats-early', 'stat'])
+    out = {name: out for name, out, _ in steps(console)}['early']
+    told = dict(reversed(line.split()[:2]) for line in out.splitlines() if line.startswith(('ok ', 'skip ')))
+    assert sorted(told) == sorted(names) and list(told.values()).count('ok') > 0, out
+    assert counts[-1]['copies'] > counts[0]['copies'], counts
 
 
 def per_mib(before, after):
