@@ -93,121 +93,66 @@ static void prepare(struct job *j)
 		put(j, from, j->in_place && !is_reduce(j->kind) ? rank : 0, 0);
 }
 
+/* Starts the nonblocking form, or executes the blocking one. */
+#define CALL(blocking, nonblocking, ...)                                                           \
+	(j->blocks ? MPI_##blocking(__VA_ARGS__, MPI_COMM_WORLD)                                   \
+		   : MPI_##nonblocking(__VA_ARGS__, MPI_COMM_WORLD, &j->request))
+
 static void start_moving(struct job *j)
 {
 	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
-	MPI_Comm comm = MPI_COMM_WORLD;
 	MPI_Datatype t = j->type;
 
 	switch (j->kind) {
 	case BCAST:
-		MPI_Ibcast(j->send, j->n, t, j->root, comm, &j->request);
+		CALL(Bcast, Ibcast, j->send, j->n, t, j->root);
 		break;
 	case GATHER:
-		MPI_Igather(rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t, j->root,
-			    comm, &j->request);
+		CALL(Gather, Igather, rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t,
+		     j->root);
 		break;
 	case SCATTER:
-		MPI_Iscatter(j->send, j->n, t,
-			     rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t,
-			     j->root, comm, &j->request);
+		CALL(Scatter, Iscatter, j->send, j->n, t,
+		     rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t, j->root);
 		break;
 	case ALLGATHER:
-		MPI_Iallgather(send, j->n, t, j->recv, j->n, t, comm, &j->request);
+		CALL(Allgather, Iallgather, send, j->n, t, j->recv, j->n, t);
 		break;
 	case ALLGATHERV:
-		MPI_Iallgatherv(send, j->n, t, j->recv, j->counts, j->displs, t, comm, &j->request);
+		CALL(Allgatherv, Iallgatherv, send, j->n, t, j->recv, j->counts, j->displs, t);
 		break;
 	default:
-		MPI_Ialltoall(send, j->n, t, j->recv, j->n, t, comm, &j->request);
+		CALL(Alltoall, Ialltoall, send, j->n, t, j->recv, j->n, t);
 	}
 }
 
 static void start_reducing(struct job *j)
 {
 	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
-	MPI_Comm comm = MPI_COMM_WORLD;
 
 	switch (j->kind) {
 	case REDUCE:
-		MPI_Ireduce(rank == j->root ? send
-			    : j->in_place   ? j->recv
-					    : j->send,
-			    j->recv, j->n, MPI_INT, MPI_SUM, j->root, comm, &j->request);
+		CALL(Reduce, Ireduce,
+		     rank == j->root ? send
+		     : j->in_place   ? j->recv
+				     : j->send,
+		     j->recv, j->n, MPI_INT, MPI_SUM, j->root);
 		break;
 	case ALLREDUCE:
-		MPI_Iallreduce(send, j->recv, j->n, MPI_INT, MPI_SUM, comm, &j->request);
+		CALL(Allreduce, Iallreduce, send, j->recv, j->n, MPI_INT, MPI_SUM);
 		break;
 	case REDUCE_SCATTER:
-		MPI_Ireduce_scatter(send, j->recv, j->counts, MPI_INT, MPI_SUM, comm, &j->request);
+		CALL(Reduce_scatter, Ireduce_scatter, send, j->recv, j->counts, MPI_INT, MPI_SUM);
 		break;
 	case REDUCE_SCATTER_BLOCK:
-		MPI_Ireduce_scatter_block(send, j->recv, j->n, MPI_INT, MPI_SUM, comm, &j->request);
+		CALL(Reduce_scatter_block, Ireduce_scatter_block, send, j->recv, j->n, MPI_INT,
+		     MPI_SUM);
 		break;
 	case SCAN:
-		MPI_Iscan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm, &j->request);
+		CALL(Scan, Iscan, send, j->recv, j->n, MPI_INT, MPI_SUM);
 		break;
 	default:
-		MPI_Iexscan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm, &j->request);
-	}
-}
-
-static void move(struct job *j)
-{
-	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
-	MPI_Comm comm = MPI_COMM_WORLD;
-	MPI_Datatype t = j->type;
-
-	switch (j->kind) {
-	case BCAST:
-		MPI_Bcast(j->send, j->n, t, j->root, comm);
-		break;
-	case GATHER:
-		MPI_Gather(rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t, j->root,
-			   comm);
-		break;
-	case SCATTER:
-		MPI_Scatter(j->send, j->n, t,
-			    rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t,
-			    j->root, comm);
-		break;
-	case ALLGATHER:
-		MPI_Allgather(send, j->n, t, j->recv, j->n, t, comm);
-		break;
-	case ALLGATHERV:
-		MPI_Allgatherv(send, j->n, t, j->recv, j->counts, j->displs, t, comm);
-		break;
-	default:
-		MPI_Alltoall(send, j->n, t, j->recv, j->n, t, comm);
-	}
-}
-
-static void reduce(struct job *j)
-{
-	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
-	MPI_Comm comm = MPI_COMM_WORLD;
-
-	switch (j->kind) {
-	case REDUCE:
-		MPI_Reduce(rank == j->root ? send
-			   : j->in_place   ? j->recv
-					   : j->send,
-			   j->recv, j->n, MPI_INT, MPI_SUM, j->root, comm);
-		break;
-	case ALLREDUCE:
-		MPI_Allreduce(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
-		break;
-	case REDUCE_SCATTER:
-		MPI_Reduce_scatter(send, j->recv, j->counts, MPI_INT, MPI_SUM, comm);
-		break;
-	case REDUCE_SCATTER_BLOCK:
-		MPI_Reduce_scatter_block(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
-		break;
-	case SCAN:
-		MPI_Scan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
-		break;
-	default:
-		MPI_Exscan(send, j->recv, j->n, MPI_INT, MPI_SUM, comm);
+		CALL(Exscan, Iexscan, send, j->recv, j->n, MPI_INT, MPI_SUM);
 	}
 }
 
@@ -241,11 +186,7 @@ static void start(struct job *j)
 {
 	prepare(j);
 	j->request = MPI_REQUEST_NULL;
-	if (j->blocks && is_reduce(j->kind))
-		reduce(j);
-	else if (j->blocks)
-		move(j);
-	else if (is_reduce(j->kind))
+	if (is_reduce(j->kind))
 		start_reducing(j);
 	else
 		start_moving(j);
