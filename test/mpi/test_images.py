@@ -17,8 +17,9 @@ PROGRAM = 'endpoints.c'
 
 
 SWITCH = 'SLUICE_ENDPOINTS_SWITCH'
-# of the whole suite: ranks of one address space, and the process IDs of ranks
-SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped']
+# of the whole suite: ranks of one address space, the process IDs of ranks, and ranks that take turns
+DISAGREE = 'no_short_call_succeeds_after_one_that_ranks_disagree_about'
+SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE]
 
 
 def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
@@ -84,7 +85,7 @@ def test_ranks_that_wait_give_their_processor_away(name, switch, reads, get_mpi,
     """A rank on the worker reads its sibling by a copy that stops at what is not mapped."""
     if not with_sluice:
         pytest.skip('without Sluice each rank has its own address space')
-    check(get_mpi(name), 2, 2, SPECIAL[1:], True, **{SWITCH: switch}, HARNESS_READS=reads,
+    check(get_mpi(name), 2, 2, SPECIAL[1:2], True, **{SWITCH: switch}, HARNESS_READS=reads,
           SLUICE_STATS=str(tmp_path / 'stats'))
     for rank in range(2):
         counters = json.loads((tmp_path / f'stats.{rank}.json').read_text())
@@ -169,3 +170,10 @@ def test_short_collectives_of_ranks_that_take_turns(name, ranks, share, is_serve
         counts = [json.loads((tmp_path / f'stats.{rank}.json').read_text()) for rank in range(ranks)]
         assert all((c.get('barrier_admitted', 0) > 300 and c.get('reduce_admitted', 0) > 50) == is_served
                    for c in counts), counts
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_ranks_that_disagree_about_a_short_collective(name, get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('plain MPIs wait for ever')
+    assert check(get_mpi(name), 3, 3, [DISAGREE], with_sluice, **{SWITCH: 'user'}).status == 0

@@ -138,4 +138,21 @@ BEHAVIOUR(reads_stop_where_nothing_is_mapped, 2)
 	free(in);
 }
 
+/* After a failure the ranks number their calls differently. */
+BEHAVIOUR(no_short_call_succeeds_after_one_that_ranks_disagree_about, 2)
+{
+	double one = 1, sum = 0;
+	MPI_Comm comm;
+	int error;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	for (int i = 0; i < 300; i++) /* it is connected then */
+		MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+	error = rank ? MPI_Barrier(comm) : MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+	EXPECT(rank || error);
+	EXPECT(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm));
+	MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
