@@ -32,6 +32,14 @@ def test_told_that_mpiexec_belongs_to_another_mpi(launcher, program, library, ge
                                      f'another MPI than the program, which uses {library}'), done.explain()
 
 
+def test_told_why_mpi_init_ends_the_program(get_mpi):
+    path = get_mpi('mpich').build(PROGRAM)
+    done = get_mpi('openmpi').launch(3, path, 'bcast', env=get_mpi('mpich').own_env)
+    assert done.status and 'ok told' not in done.out, done.explain()
+    assert len(lines(done)) == 1, done.explain()
+    assert 'MPI_Init has ended the program: it uses MPICH 5' in lines(done)[0], done.explain()
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
 def test_told_nothing_about_a_job_of_one_rank(name, get_mpi):
     mpi = get_mpi(name)

@@ -163,13 +163,31 @@ static void load_figures(const char *library_version)
 	base_options_agree(policy_figures_hash(figures));
 }
 
+/* At exit: MPICH and its derivatives end the program in MPI_Init where Open MPI has launched it. */
+static void explain_end(void)
+{
+	const char *name;
+	char line[256];
+
+	if (started || base_job_size(&name) < 2 || base_job_rank() != 0 ||
+	    strcmp(name, "OMPI_COMM_WORLD_SIZE") != 0 || !strncmp(host_mpi, "Open MPI", 8))
+		return;
+	snprintf(line, sizeof line,
+		 "sluice: MPI_Init has ended the program: "
+		 "it uses %s, and mpiexec belongs to Open MPI\n",
+		 *host_mpi ? host_mpi : "another MPI");
+	report_problems(line, -1);
+}
+
 /* Under the lock. Options are loaded once; problems are reported when the rank is known. */
 static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
 
-	if (!loaded)
+	if (!loaded) {
 		tune_mpi_name(library_version, host_mpi, sizeof host_mpi);
+		atexit(explain_end);
+	}
 	if (!loaded && !base_options_load(NULL, problems, sizeof problems)) {
 		load_tuned(prefer_pmix);
 		load_figures(library_version);
