@@ -355,6 +355,20 @@ def test_json_has_the_same(tmp_path):
                     'problems_not_listed': 0}
 
 
+def test_json_says_why_a_file_cannot_be_read(tmp_path):
+    (tmp_path / 'good').write_text(SMALL)
+    for option in [], ['--loggopsim']:
+        assert goal('compile', *option, tmp_path / 'good', '-o', tmp_path / 'x').returncode == 0
+        whole = (tmp_path / 'x').read_bytes()
+        (tmp_path / 'cut').write_bytes(whole[:-3])
+        done = goal('check', '--json', tmp_path / 'cut', tmp_path / 'none', tmp_path / 'good')
+        cut, none, good = json.loads(done.stdout)
+        assert done.returncode == 1 and good['ok']
+        assert 'damaged' in cut['problems'][0]['message'] and not cut['ok'] and 'ranks' not in cut
+        assert 'No such file' in none['problems'][0]['message'] and not none['ok']
+        assert f"cut: {cut['problems'][0]['message']}" in done.stderr
+
+
 # ---- draw ---------------------------------------------------------------------------------------------
 
 def boxes(svg):

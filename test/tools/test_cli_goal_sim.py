@@ -403,8 +403,8 @@ def test_noise_is_the_same_with_the_same_seed_and_worse_when_ranks_have_their_ow
     ('5 1\n4 1\n', 'noise:2: it begins before the line above'),
     ('5\n', 'noise:1: a line has two numbers'),
     ('5 1 1\n', 'noise:1: a line has two numbers'),
-    ('# nothing\n', 'has no detours'),
-    ('0 5\n5 5\n', 'leaves no time between its detours'),
+    ('# nothing\n', 'no detours'),
+    ('0 5\n5 5\n', 'no time between its detours'),
     ('-1 5\n', 'a line has two numbers'),
     ('1 1e99\n', 'a line has two numbers'),
 ])

@@ -100,6 +100,7 @@ struct goal_input {
 	struct goal_places *places;         /* [ranks]; NULL: not requested, or not a text */
 	uint32_t place_count;
 	struct goal_problems problems;      /* problems of the text */
+	char *why;                          /* the message by which it was refused; or NULL */
 	size_t bytes;                       /* bytes of the mapping of a program that was read */
 	struct goalfile file;               /* a program file that was mapped */
 };
@@ -113,6 +114,9 @@ int goal_input_open(struct goal_input *in, const char *verb, const char *path, b
 int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
 		      const struct goalfile_calls *to, void *ctx);
 void goal_input_close(struct goal_input *in);
+/* Says why a file is refused, and keeps it in in->why. Returns: TOOL_FAILED. */
+int goal_input_refuse(struct goal_input *in, const char *verb, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* As goal_input_open(), and prints the problems. */
 int goal_input_need(struct goal_input *in, const char *verb, const char *path);
 /* As goal_input_need(), but writes a text to the file to_path rank by rank, in bounded memory; then

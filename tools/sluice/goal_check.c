@@ -252,7 +252,7 @@ static int execute(struct check *c, bool rendezvous)
 	return ret;
 }
 
-/* Returns: 0; 1 after a message: the file cannot be read. */
+/* Returns: 0; TOOL_FAILED after a message: the file cannot be read. */
 static int check_file(struct check *c, const char *path, bool strict)
 {
 	int ret;
@@ -262,7 +262,7 @@ static int check_file(struct check *c, const char *path, bool strict)
 	c->is_file = !ret || c->in.problems.count;
 	c->failed = ret;
 	if (ret)
-		return c->is_file ? 0 : 1;
+		return c->is_file ? 0 : ret;
 	ret = execute(c, false);
 	c->warns = !strict;
 	/* a mistake with all messages buffered is one without buffers, too */
@@ -270,9 +270,9 @@ static int check_file(struct check *c, const char *path, bool strict)
 		ret = execute(c, true);
 	if (!ret)
 		return 0;
-	tool_say("goal check: %s: %s", c->in.name, goal_why(ret));
 	c->is_file = false;
-	return 1;
+	c->failed = true;
+	return goal_input_refuse(&c->in, "check", "%s", goal_why(ret));
 }
 
 static void print_result(const struct check *c)
@@ -348,7 +348,9 @@ static int check_files(const char *const *files, size_t count, bool strict, bool
 
 		if (check_file(&c, files[i], strict) || c.failed)
 			ret = TOOL_FAILED;
-		if (c.is_file && json)
+		if (c.in.why)
+			goal_problem_add(&c.in.problems, 0, "%s", c.in.why);
+		if (json)
 			json_result(&j, &c);
 		else if (c.is_file)
 			print_result(&c);

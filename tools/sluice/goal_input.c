@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +33,21 @@ struct reading {
 	struct goalfile_writer *to;
 	int write_error;
 };
+
+int goal_input_refuse(struct goal_input *in, const char *verb, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	free(in->why);
+	va_start(args, fmt);
+	n = vasprintf(&in->why, fmt, args);
+	va_end(args);
+	if (n < 0)
+		in->why = NULL;
+	tool_say("goal %s: %s: %s", verb, in->name, in->why ? in->why : goal_why(-ENOMEM));
+	return TOOL_FAILED;
+}
 
 static int64_t read_some(int fd, char *buf, size_t cap)
 {
@@ -111,7 +127,7 @@ static int copy_places(struct goal_places *to, const struct text_rank *rank)
 	to->labels = malloc(rank->labels_bytes + 1);
 	if (!to->all || !to->labels)
 		return -ENOMEM;
-	if (bytes)
+	if (rank->places)
 		memcpy(to->all, rank->places, bytes);
 	if (rank->labels_bytes)
 		memcpy(to->labels, rank->labels, rank->labels_bytes);
@@ -262,23 +278,21 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
 			 goal_why(r->write_error));
 	} else {
-		tool_say("goal %s: %s: %s", verb, r->in->name, goal_why(ret));
+		goal_input_refuse(r->in, verb, "%s", goal_why(ret));
 	}
 	return TOOL_FAILED;
 }
 
 /* ---- programs --------------------------------------------------------------------------- */
 
-static int refuse_program(const char *verb, const char *name, int error, uint32_t block)
+static int refuse_program(struct goal_input *in, const char *verb, int error, uint32_t block)
 {
 	if (error != -EINVAL)
-		tool_say("goal %s: %s: %s", verb, name, goal_why(error));
-	else if (block != GOAL_NONE)
-		tool_say("goal %s: %s: a damaged program: block %" PRIu32 " is not valid", verb,
-			 name, block);
-	else
-		tool_say("goal %s: %s: a damaged program, or one of another version", verb, name);
-	return TOOL_FAILED;
+		return goal_input_refuse(in, verb, "%s", goal_why(error));
+	if (block != GOAL_NONE)
+		return goal_input_refuse(
+			in, verb, "a damaged program: block %" PRIu32 " is not valid", block);
+	return goal_input_refuse(in, verb, "a damaged program, or one of another version");
 }
 
 static int map_program(struct reading *r, const char *verb, const char *path)
@@ -287,7 +301,7 @@ static int map_program(struct reading *r, const char *verb, const char *path)
 	int ret = goalfile_open(path, &r->in->file, &block);
 
 	if (ret)
-		return refuse_program(verb, r->in->name, ret, block);
+		return refuse_program(r->in, verb, ret, block);
 	r->in->program = r->in->file.program;
 	return TOOL_DONE;
 }
@@ -352,7 +366,7 @@ static int read_program(struct reading *r, const char *verb)
 		r->in->bytes = r->cap;
 		return TOOL_DONE;
 	}
-	return refuse_program(verb, r->in->name, ret, block);
+	return refuse_program(r->in, verb, ret, block);
 }
 
 /* ---- LogGOPSim's binary files ------------------------------------------------------------ */
@@ -370,20 +384,18 @@ static int add_binary(void *ctx, uint32_t rank, const struct goal_block *block)
 						: add_rank(ctx, &as_text);
 }
 
-static int refuse_binary(const struct reading *r, const char *verb, int error, uint32_t rank)
+static int refuse_binary(struct reading *r, const char *verb, int error, uint32_t rank)
 {
 	const char *what = error == -EINVAL  ? "damaged"
 			   : error == -ELOOP ? "its requirements form a cycle"
 					     : goal_why(error);
 
-	if (r->write_error)
-		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
-			 goal_why(r->write_error));
-	else if (rank == GOAL_NONE)
-		tool_say("goal %s: %s: binary file of LogGOPSim: %s", verb, r->in->name, what);
-	else
-		tool_say("goal %s: %s: binary file of LogGOPSim: rank %" PRIu32 ": %s", verb,
-			 r->in->name, rank, what);
+	if (rank == GOAL_NONE && !r->write_error)
+		return goal_input_refuse(r->in, verb, "binary file of LogGOPSim: %s", what);
+	if (!r->write_error)
+		return goal_input_refuse(
+			r->in, verb, "binary file of LogGOPSim: rank %" PRIu32 ": %s", rank, what);
+	tool_say("goal %s: cannot write %s: %s", verb, r->to_path, goal_why(r->write_error));
 	return TOOL_FAILED;
 }
 
@@ -402,11 +414,10 @@ static int read_binary(struct reading *r, const char *verb)
 	r->used = r->cap = 0;
 	r->with_places = false;
 	if (!ret && goalfile_loggopsim_cookie(data, bytes) == GOALFILE_LOGGOPSIM_USED) {
-		tool_say("goal %s: %s: LogGOPSim has used up this binary file (--save-mem): "
-			 "make it again with txt2bin, or read its text",
-			 verb, r->in->name);
 		munmap(data, mapped);
-		return TOOL_FAILED;
+		return goal_input_refuse(r->in, verb,
+					 "LogGOPSim has used up this binary file (--save-mem): "
+					 "make it again with txt2bin, or read its text");
 	}
 	if (!ret)
 		ret = goalfile_loggopsim_read(data, bytes, &calls, r, &rank);
@@ -457,8 +468,7 @@ static int open_input(struct goal_input *in, const char *verb, const char *path,
 		r.fd = open(path, O_RDONLY | O_CLOEXEC);
 	ret = r.fd < 0 ? -errno : read_head(&r);
 	if (ret) {
-		tool_say("goal %s: %s: %s", verb, in->name, goal_why(ret));
-		ret = TOOL_FAILED;
+		ret = goal_input_refuse(in, verb, "%s", goal_why(ret));
 	} else if (r.head_bytes == sizeof magic && !memcmp(r.head, &magic, sizeof magic)) {
 		is_file = !is_stdin && !fstat(r.fd, &st) && S_ISREG(st.st_mode);
 		ret = is_file ? map_program(&r, verb, path) : read_program(&r, verb);
@@ -492,8 +502,7 @@ int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
 		error = to->add(ctx, rank, goal_program_block(in->program, rank));
 	if (!error)
 		return ret;
-	tool_say("goal %s: %s: %s", verb, in->name, goal_why(error));
-	return TOOL_FAILED;
+	return goal_input_refuse(in, verb, "%s", goal_why(error));
 }
 
 int goal_input_need(struct goal_input *in, const char *verb, const char *path)
@@ -524,5 +533,6 @@ void goal_input_close(struct goal_input *in)
 	else if (in->program)
 		munmap((void *)(uintptr_t)in->program, in->bytes);
 	goal_problems_free(&in->problems);
+	free(in->why);
 	*in = (struct goal_input){ 0 };
 }

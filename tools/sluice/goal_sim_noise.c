@@ -76,9 +76,9 @@ static int read_lines(struct loading *l, FILE *in, const char *path)
 	else if (ferror(in))
 		tool_say("goal sim: cannot read %s: %s", path, strerror(errno));
 	else if (!l->noise->count)
-		tool_say("goal sim: %s has no detours: lines of two numbers", path);
+		tool_say("goal sim: %s: no detours: lines of two numbers", path);
 	else if (!l->has_time)
-		tool_say("goal sim: %s leaves no time between its detours", path);
+		tool_say("goal sim: %s: no time between its detours", path);
 	else
 		ret = TOOL_DONE;
 	return ret;
