@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import liballprof
 from cli import PROGRAMS, ROOT, SLUICE, plain_env, sluice
 from support.mpi import need
 from test_cli_trace_goal import COMM, END, ISEND, RECV, SEND, collective, entry, header
@@ -222,7 +223,7 @@ def is_small(trial, report):
 def judge(trial, r, file):
     """Returns: was it read?"""
     checked = trial.run('goal', 'check', '--json', file)
-    report = (json.loads(checked.stdout) or [{'ok': False, 'problems': [checked.stderr]}])[0]
+    report = json.loads(checked.stdout)[0]
     trial.same('check', checked.returncode, 1 - report['ok'])
     trial.expect(report['ok'] or report['problems'], 'a mistake that is not told', report)
     printed = trial.run('goal', 'print', file)
@@ -309,6 +310,21 @@ def judge_trace(trial, r, name, content):
     return True
 
 
+def judge_liballprof(trial, r, name, content):
+    folder = trial.folder / 'liballprof'
+    folder.mkdir(exist_ok=True)
+    for rank in range(2):
+        liballprof_trace(rank, False).write(folder)
+    (folder / name).write_bytes(content)
+    done = trial.run('trace', 'goal', *r.choice([[], [], ['--ranks', 8]]), '-o', 'mutant', folder)
+    if done.returncode:
+        trial.expect('sluice: trace:' in done.stderr and len(done.stderr.splitlines()) == 1, done)
+        return False
+    report = json.loads(trial.run('goal', 'check', '--json', 'mutant').stdout)[0]
+    trial.expect('ranks' in report, 'a program that cannot be read', report)
+    return True
+
+
 def judge_noise(trial, r, name, content):
     ring = trial.folder / 'ring.goal'
     if not ring.exists():
@@ -351,7 +367,21 @@ node 8 140 140 1 1
 '''
 
 
+def liballprof_trace(rank, pointers):
+    trace = liballprof.Trace(rank, 2, pointers)
+    liballprof.requests(trace)
+    trace.call('Comm_split', trace.world, 0, -rank, 140727072956164)
+    trace.call('Barrier', trace.comm(0x84000001, 1 - rank, 2))
+    liballprof.collectives(trace)
+    trace.message('Irecv', 9, liballprof.BYTE, trace.any, -1, None, 140727072956168)
+    return trace
+
+
 def inputs():
+    for pointers in False, True:
+        text = liballprof_trace(0, pointers).text().encode()
+        for change in damaged, changed:
+            yield judge_liballprof, 'pmpi-trace-rank-00.txt', text, change
     yield from ((judge_trace, name, data, damaged) for name, data in message_files())
     yield from ((judge_noise, 'mutant', NOISE, change) for change in (damaged, changed))
     yield from ((judge_params, 'mutant', PARAMS, change) for change in (damaged, changed))
@@ -364,7 +394,7 @@ def run_inputs(folder, count, seed=int(os.environ.get('MUTANTS_SEED', 7))):
         key = judge_it.__name__, judge_it(Trial(folder, n), r, name, change(r, data))
         is_read[key] = is_read.get(key, 0) + 1
     print(is_read)
-    assert len(is_read) == 6 and min(is_read.values()) > count // 200, is_read
+    assert len(is_read) == 8 and min(is_read.values()) > count // 200, is_read
 
 
 def test_mutants_of_traces_noise_and_parameters_are_read_or_refused(tmp_path):

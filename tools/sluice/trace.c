@@ -48,7 +48,8 @@ static const char help[] =
 static const char goal_help[] =
 	"usage: sluice trace goal [--use COLLECTIVE=PATTERN]... [--ranks N] [-o FILE] DIR\n"
 	"\n"
-	"Writes the run that sluice trace --goal recorded in DIR as a GOAL program.\n"
+	"Writes the run that sluice trace --goal recorded in DIR as a GOAL program, or one\n"
+	"that liballprof recorded (pmpi-trace-rank-0.txt ...).\n"
 	"\n"
 	"  -o FILE        write to FILE instead of standard output\n"
 	"  --use COLLECTIVE=PATTERN, --use COLLECTIVE=FILE\n"

@@ -36,6 +36,7 @@ static int open_one(const char *path, struct messages_file *out)
 		return -EINVAL;
 	}
 	out->path = strdup(path);
+	out->text = NULL;
 	return 0;
 }
 
@@ -78,7 +79,7 @@ int messages_open(const char *folder, struct messages_file **out, uint32_t *out_
 	if (dir)
 		closedir(dir);
 	if (!ret && !*out)
-		ret = -ENOENT;
+		ret = liballprof_open(folder, out, out_ranks);
 	for (uint32_t r = 0; !ret && r < *out_ranks; r++)
 		if (!(*out)[r].stream) {
 			tool_say("trace: %s holds no messages of rank %u", folder, r);
@@ -91,6 +92,8 @@ int messages_open(const char *folder, struct messages_file **out, uint32_t *out_
 
 void messages_close(struct messages_file *files, uint32_t ranks)
 {
+	if (ranks && files[0].text)
+		liballprof_close(files[0].text);
 	for (uint32_t r = 0; r < ranks; r++)
 		if (files[r].stream) {
 			fclose(files[r].stream);
@@ -106,11 +109,21 @@ static size_t payload_bytes(const struct messages_record *r)
 	return r->type == MESSAGES_COLL ? r->count * sizeof(struct messages_part) : 0;
 }
 
+int messages_restart(struct messages_file *f)
+{
+	if (f->text)
+		return liballprof_restart(f);
+	return fseek(f->stream, (long)sizeof f->header, SEEK_SET) ? -errno : 0;
+}
+
 int messages_read(struct messages_file *f, struct messages_record *out,
 		  struct messages_payload *payload)
 {
-	size_t bytes = fread(out, 1, sizeof *out, f->stream);
+	size_t bytes;
 
+	if (f->text)
+		return liballprof_read(f, out, payload);
+	bytes = fread(out, 1, sizeof *out, f->stream);
 	if (bytes != sizeof *out)
 		return 0; /* the rank was killed */
 	bytes = payload_bytes(out);
@@ -129,21 +142,13 @@ int messages_read(struct messages_file *f, struct messages_record *out,
 
 #define FIRST_OWN_TAG (1u << 20) /* smaller tags of MPI_COMM_WORLD keep their number */
 
-struct name {
-	uint64_t key[2];
-	uint32_t number; /* 0: unused */
-};
-struct names {
-	struct name *all;
-	size_t count, cap;
-};
 /* A list of members. `made`: how many communicators of the present rank have it. */
 struct members {
 	int32_t *world;
 	uint32_t count, made, rank;
 };
 struct messages_names {
-	struct names tags, comms;
+	struct messages_numbers tags, comms;
 	struct members *lists;
 	size_t lists_count, lists_cap;
 	uint32_t rank;           /* counts the ranks that are read */
@@ -164,7 +169,7 @@ void messages_names_free(struct messages_names *n)
 	free(n);
 }
 
-static struct name *slot_of(struct names *n, uint64_t a, uint64_t b)
+static struct messages_number *slot_of(struct messages_numbers *n, uint64_t a, uint64_t b)
 {
 	uint64_t hash = (a * 0x9e3779b97f4a7c15u ^ b) * 0xff51afd7ed558ccdu;
 	size_t i = (size_t)(hash >> 32) & (n->cap - 1);
@@ -174,13 +179,12 @@ static struct name *slot_of(struct names *n, uint64_t a, uint64_t b)
 	return &n->all[i];
 }
 
-/* Returns: the number of a pair, from 1 in the order of first use. */
-static uint32_t number_of(struct names *n, uint64_t a, uint64_t b)
+uint32_t messages_number_of(struct messages_numbers *n, uint64_t a, uint64_t b)
 {
-	struct name *slot;
+	struct messages_number *slot;
 
 	if (4 * (n->count + 1) > 3 * n->cap) {
-		struct names old = *n;
+		struct messages_numbers old = *n;
 
 		n->cap = old.cap ? 2 * old.cap : 256;
 		n->all = trace_alloc(n->cap * sizeof *n->all);
@@ -191,8 +195,13 @@ static uint32_t number_of(struct names *n, uint64_t a, uint64_t b)
 	}
 	slot = slot_of(n, a, b);
 	if (!slot->number)
-		*slot = (struct name){ { a, b }, (uint32_t)++n->count };
+		*slot = (struct messages_number){ { a, b }, (uint32_t)++n->count };
 	return slot->number;
+}
+
+uint32_t messages_number_known(struct messages_numbers *n, uint64_t a, uint64_t b)
+{
+	return n->cap ? slot_of(n, a, b)->number : 0;
 }
 
 static struct members *members_of(struct messages_names *n, const int32_t *world, uint32_t count)
@@ -221,12 +230,12 @@ uint32_t messages_name_comm(struct messages_names *n, const int32_t *world, uint
 	if (m->rank != n->rank)
 		m->made = 0;
 	m->rank = n->rank;
-	return number_of(&n->comms, (uint64_t)(m - n->lists), m->made++);
+	return messages_number_of(&n->comms, (uint64_t)(m - n->lists), m->made++);
 }
 
 uint32_t messages_name_tag(struct messages_names *n, uint32_t comm, uint32_t turn, uint32_t tag)
 {
 	if (comm == 1 && !turn && tag < FIRST_OWN_TAG)
 		return tag;
-	return FIRST_OWN_TAG + number_of(&n->tags, (uint64_t)comm << 32 | turn, tag);
+	return FIRST_OWN_TAG + messages_number_of(&n->tags, (uint64_t)comm << 32 | turn, tag);
 }

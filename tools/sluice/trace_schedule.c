@@ -115,6 +115,8 @@ static int32_t extrapolated(const struct rank *k, const struct schedule_comm *c,
 {
 	int64_t all = k->out->ranks, half = k->ranks, distance = (int64_t)peer - k->number;
 
+	if (peer == MESSAGES_ANY)
+		return -1;
 	if (peer < 0)
 		return peer;
 	if (c->size == k->out->ranks && 2 * distance > half)
@@ -179,7 +181,7 @@ static void put_received(struct rank *k, const struct request *q, const struct m
 	uint32_t thread = k->out->thread;
 
 	k->out->thread = q->thread;
-	if (r && r->peer >= 0 && r->tag >= 0) {
+	if (r && r->peer != -1 && r->tag >= 0) {
 		put_transfer(k, r, true, q->label);
 	} else {
 		fprintf(k->out->file, "l%" PRIu64 ": calc 0", q->label);
@@ -283,10 +285,21 @@ static int put_collective(struct rank *k, const struct messages_record *r,
 
 /* ---- ranks ------------------------------------------------------------------------------- */
 
-static bool names_a_message(const struct messages_record *r)
+/* Does a message need a peer or a tag that the record does not have? */
+static bool has_no_peer(const struct messages_record *r)
 {
-	return r->type == MESSAGES_SEND || r->type == MESSAGES_ISEND || r->type == MESSAGES_RECV ||
-	       (r->type == MESSAGES_DONE && r->peer >= 0);
+	switch (r->type) {
+	case MESSAGES_SEND:
+	case MESSAGES_ISEND:
+		return r->peer < 0 || r->tag < 0;
+	case MESSAGES_RECV:
+		return r->peer < MESSAGES_ANY || r->peer == -1 || r->tag < 0;
+	case MESSAGES_DONE:
+	case MESSAGES_IRECV:
+		return r->peer < MESSAGES_ANY || (r->peer != -1 && r->tag < 0);
+	default:
+		return false;
+	}
 }
 
 static int put_record(struct rank *k, const struct messages_record *r, void *payload)
@@ -297,8 +310,7 @@ static int put_record(struct rank *k, const struct messages_record *r, void *pay
 	k->out->thread = r->thread;
 	if (r->type == MESSAGES_COMM)
 		return add_comm(k, r, payload);
-	if (r->comm >= k->comms_count || r->peer >= (int32_t)k->ranks ||
-	    (names_a_message(r) && (r->peer < 0 || r->tag < 0)))
+	if (r->comm >= k->comms_count || r->peer >= (int32_t)k->ranks || has_no_peer(r))
 		return -EINVAL;
 	/* a wait gives its completions one after the other */
 	if (r->computed_ns || (r->type != MESSAGES_DONE && r->type != MESSAGES_CANCELLED))
@@ -386,14 +398,31 @@ static int put_ranks(struct schedule_out *o, struct messages_file *files, uint32
 	for (uint32_t r = 0; r < o->ranks && !ret; r++) {
 		struct messages_file *f = &files[r % ranks];
 
-		if (fseek(f->stream, (long)sizeof f->header, SEEK_SET))
-			return -errno;
-		ret = put_rank(o, f, r / ranks * ranks);
+		ret = messages_restart(f);
+		if (!ret)
+			ret = put_rank(o, f, r / ranks * ranks);
 	}
 	errno = 0;
 	if (!ret && (fflush(o->file) || ferror(o->file)))
 		ret = errno ? -errno : -EIO;
 	return ret;
+}
+
+/* Says what was written, and what could not be. */
+static void tell(const struct schedule_out *o, const char *path)
+{
+	tool_say("trace: %s: %u ranks, %" PRIu64 " messages, %" PRIu64 " bytes; %" PRIu64
+		 " calls of collectives: %" PRIu64 " messages, %" PRIu64 " bytes",
+		 path, o->ranks, o->sums.messages, o->sums.bytes, o->sums.collectives,
+		 o->sums.their_messages, o->sums.their_bytes);
+	if (o->sums.lost)
+		tool_say("trace: %" PRIu64 " messages or collectives are missing; man sluice-trace "
+			 "says which",
+			 o->sums.lost);
+	if (o->sums.unknown)
+		tool_say("trace: what %" PRIu64 " calls of MPI_Waitany, MPI_Test and the like have "
+			 "completed is not in the trace: nothing waits for it",
+			 o->sums.unknown);
 }
 
 int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
@@ -424,16 +453,11 @@ int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
 			tool_say("trace: cannot write %s: %s", path, strerror(-ret));
 		if (!is_stdout && fclose(o.file) && !ret)
 			ret = -errno;
+		o.sums.unknown = files->text ? liballprof_unknown(files->text) : 0;
 		messages_close(files, ranks);
 	}
 	if (!ret)
-		tool_say("trace: %s: %u ranks, %" PRIu64 " messages, %" PRIu64 " bytes; %" PRIu64
-			 " calls of collectives: %" PRIu64 " messages, %" PRIu64 " bytes",
-			 path, o.ranks, o.sums.messages, o.sums.bytes, o.sums.collectives,
-			 o.sums.their_messages, o.sums.their_bytes);
-	if (!ret && o.sums.lost)
-		tool_say("trace: %" PRIu64 " messages or collectives between groups are missing",
-			 o.sums.lost);
+		tell(&o, path);
 	messages_names_free(o.names);
 	goal_maker_free(&o.maker);
 	return ret ? TOOL_FAILED : TOOL_DONE;

@@ -3,6 +3,7 @@
  * trace_schedule: the messages that a run recorded (trace/messages.h) as a GOAL program.
  *
  *   trace_messages.c   message files -> records; which communicators of different ranks are one
+ *   trace_liballprof.c traces of liballprof -> the same records
  *   trace_schedule.c   records -> text: order of each thread, requests, tags
  *   trace_expand.c     collectives -> the operations of a generator or of a user's schedule
  *
@@ -22,6 +23,7 @@ struct messages_file {
 	FILE *stream;
 	char *path;
 	struct messages_header header;
+	struct lap *text; /* NULL; or the trace of liballprof that has the file */
 };
 
 /* Opens the message files of a folder, one for each rank. Returns: 0; -ENOENT: there is none;
@@ -29,11 +31,29 @@ struct messages_file {
 int messages_open(const char *folder, struct messages_file **out, uint32_t *out_ranks);
 void messages_close(struct messages_file *files, uint32_t ranks);
 
+/* A receive from MPI_ANY_SOURCE, where the trace does not tell what came. */
+#define MESSAGES_ANY (-2)
+
+/* Goes to a rank's first record. Returns: 0 or -errno. */
+int messages_restart(struct messages_file *f);
 /* Reads a record; the payload stays valid until the next call. Returns: 1; 0 at the end; -EINVAL:
- * the file is damaged. */
+ * the file is damaged; -EIO: after a message. */
 struct messages_payload { void *data; size_t cap; };
 int messages_read(struct messages_file *f, struct messages_record *out,
 		  struct messages_payload *payload);
+
+/* Returns: the number of a pair, from 1 in the order of first use. Owner: of `all`, the caller. */
+struct messages_number {
+	uint64_t key[2];
+	uint32_t number; /* 0: unused */
+};
+struct messages_numbers {
+	struct messages_number *all;
+	size_t count, cap;
+};
+uint32_t messages_number_of(struct messages_numbers *n, uint64_t a, uint64_t b);
+/* Returns: 0 where the pair has none. */
+uint32_t messages_number_known(struct messages_numbers *n, uint64_t a, uint64_t b);
 
 /* Numbers that all ranks share: of communicators, and of tags by their communicator. */
 struct messages_names;
@@ -44,6 +64,17 @@ uint32_t messages_name_comm(struct messages_names *n, const int32_t *world, uint
 			    bool is_first);
 /* turn: 0 for messages, else 1 + the number of the collective. */
 uint32_t messages_name_tag(struct messages_names *n, uint32_t comm, uint32_t turn, uint32_t tag);
+
+/* ---- trace_liballprof.c ------------------------------------------------------------------ */
+
+/* As the functions above, for the traces of liballprof in a folder. One rank is read at a time. */
+int liballprof_open(const char *folder, struct messages_file **out, uint32_t *out_ranks);
+int liballprof_restart(struct messages_file *f);
+int liballprof_read(struct messages_file *f, struct messages_record *out,
+		    struct messages_payload *payload);
+void liballprof_close(struct lap *l);
+/* Returns: how many calls have completed requests that the trace does not name. */
+uint64_t liballprof_unknown(const struct lap *l);
 
 /* ---- trace_expand.c ---------------------------------------------------------------------- */
 
@@ -76,7 +107,10 @@ struct schedule_out {
 	uint32_t ranks;            /* of the program: a multiple of the traced ones */
 	uint64_t labels;           /* of this rank */
 	uint32_t thread;
-	struct { uint64_t messages, bytes, collectives, their_messages, their_bytes, lost; } sums;
+	struct {
+		uint64_t messages, bytes, collectives, their_messages, their_bytes;
+		uint64_t lost, unknown; /* unknown: completions, as of MPI_Test */
+	} sums;
 };
 
 /*
