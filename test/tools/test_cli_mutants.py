@@ -169,13 +169,17 @@ def judge_times(trial, file, report):
     if not result:
         trial.expect(done.returncode == 1 and done.stderr, done)
         return
-    trial.same('complete', done.returncode == 0, result['complete'] and not result['lost'])
+    if 'days of simulated time' in done.stderr:
+        return
+    trial.same('complete', done.returncode == 0, result['complete'])
     trial.same('operations', report['operations'], result['operations'])
     for other in 'mutant.text', 'mutant.prog':
         trial.same(f'times of {other}', times(result), times(simulate(trial, other)[1]))
     if report['one_sided'] or report['receives_from_any']:
         return
-    eager = simulate(trial, file, '-S', 1 << 62)[1]
+    done, eager = simulate(trial, file, '-S', 1 << 62)
+    if 'days of simulated time' in done.stderr:
+        return
     if eager and report['ok']:
         trial.expect(eager['complete'] and not eager['lost'], 'check: no mistake', report, eager)
         trial.same('messages', (report['messages'], report['bytes']), (eager['messages'],
@@ -211,7 +215,8 @@ def judge_others(trial, r, file, report):
             trial.same('for LogGOPSim', *(times(x) for x in (a, b, c)))
     elif report['ok'] and not report['one_sided'] and is_small(trial, report):
         done = trial.run('goal', 'run', file, '--timeout', 20000)
-        trial.expect(done.returncode == 0 or report['receives_from_any'], 'check: no mistake', report, done)
+        trial.expect(done.returncode == 0 or report['receives_from_any'] or 'GiB of memory' in done.stderr,
+                     'check: no mistake', report, done)
 
 
 def is_small(trial, report):
