@@ -12,13 +12,14 @@ DOUBLE, BYTE = '10,8,8', '13,1,1'
 
 
 class Trace:
-    """The trace of one rank. Each call takes 2 us; pointers: handles are addresses, as Open MPI's."""
+    """The trace of one rank. Each call takes 2 us. kind: mpich, openmpi, or fortran, of Open MPI."""
 
-    def __init__(self, rank, ranks, pointers=False, clock=1000):
-        self.rank, self.ranks, self.pointers, self.clock, self.lines = rank, ranks, pointers, clock, []
-        self.any, self.nobody = (-1, -2) if pointers else (-2, -1)
-        self.request_bytes = 8 if pointers else 4
-        self.world = self.comm(94055959880640 if pointers else 0x44000000, rank, ranks)
+    def __init__(self, rank, ranks, kind='mpich', clock=1000):
+        self.rank, self.ranks, self.clock, self.lines = rank, ranks, clock, []
+        self.any, self.nobody = (-2, -1) if kind == 'mpich' else (-1, -2)
+        self.request_bytes = 8 if kind == 'openmpi' else 4
+        world = {'mpich': 0x44000000, 'openmpi': 94055959880640, 'fortran': 0}[kind]
+        self.world = self.comm(world, rank, ranks)
         self.lines.append(f'MPI_Init:-:140734047559228:140734047559216:{self.clock}')
         self.call('Comm_rank', self.world, 140734047559200)
 

@@ -319,7 +319,7 @@ def judge_liballprof(trial, r, name, content):
     folder = trial.folder / 'liballprof'
     folder.mkdir(exist_ok=True)
     for rank in range(2):
-        liballprof_trace(rank, False).write(folder)
+        liballprof_trace(rank, 'mpich').write(folder)
     (folder / name).write_bytes(content)
     done = trial.run('trace', 'goal', *r.choice([[], [], ['--ranks', 8]]), '-o', 'mutant', folder)
     if done.returncode:
@@ -372,8 +372,8 @@ node 8 140 140 1 1
 '''
 
 
-def liballprof_trace(rank, pointers):
-    trace = liballprof.Trace(rank, 2, pointers)
+def liballprof_trace(rank, kind):
+    trace = liballprof.Trace(rank, 2, kind)
     liballprof.requests(trace)
     trace.call('Comm_split', trace.world, 0, -rank, 140727072956164)
     trace.call('Barrier', trace.comm(0x84000001, 1 - rank, 2))
@@ -383,8 +383,8 @@ def liballprof_trace(rank, pointers):
 
 
 def inputs():
-    for pointers in False, True:
-        text = liballprof_trace(0, pointers).text().encode()
+    for kind in 'mpich', 'openmpi':
+        text = liballprof_trace(0, kind).text().encode()
         for change in damaged, changed:
             yield judge_liballprof, 'pmpi-trace-rank-00.txt', text, change
     yield from ((judge_trace, name, data, damaged) for name, data in message_files())

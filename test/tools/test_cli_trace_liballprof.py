@@ -9,7 +9,7 @@ from cli import sluice
 from liballprof import BYTE, DOUBLE, Trace, collectives, requests
 from test_cli_trace_goal import WRITTEN, check
 
-POINTERS = pytest.mark.parametrize('pointers', [False, True], ids=['mpich', 'openmpi'])
+KINDS = pytest.mark.parametrize('kind', ['mpich', 'openmpi', 'fortran'])
 
 
 def convert(folder, *options):
@@ -27,9 +27,9 @@ def traces(folder, ranks, body, **more):
         trace.write(folder)
 
 
-@POINTERS
-def test_receives_are_of_the_messages_that_came(pointers, tmp_path):
-    traces(tmp_path, 2, requests, pointers=pointers)
+@KINDS
+def test_receives_are_of_the_messages_that_came(kind, tmp_path):
+    traces(tmp_path, 2, requests, kind=kind)
     file, told, said = convert(tmp_path)
     # three exchanges, two of persistent requests, two of sendrecv
     assert told[:3] == [2, 2 * 7, 2 * (8 * (10 + 11 + 12) + 2 * 6 + 2 * 3)]
@@ -42,9 +42,9 @@ def test_receives_are_of_the_messages_that_came(pointers, tmp_path):
     assert text.count('// rank ') == 2 and 'traced' in text
 
 
-@POINTERS
-def test_collectives_become_schedules(pointers, tmp_path):
-    traces(tmp_path, 4, collectives, pointers=pointers)
+@KINDS
+def test_collectives_become_schedules(kind, tmp_path):
+    traces(tmp_path, 4, collectives, kind=kind)
     file, told, said = convert(tmp_path)
     assert told[:4] == [4, 0, 0, 4 * 17] and 'missing' not in said
     assert check(file) == (told[4], told[5])
@@ -108,9 +108,13 @@ def test_any_source_stays_any_source(tmp_path):
 
 
 def test_a_rank_that_was_killed_is_read_to_its_last_line(tmp_path):
-    traces(tmp_path, 2, lambda t: t.message('Recv' if t.rank else 'Send', 8, BYTE, 1 - t.rank, 3))
+    def body(t):
+        t.call('Comm_split', t.world, 0, t.rank, 140727072956164)
+        t.message('Recv' if t.rank else 'Send', 8, BYTE, 1 - t.rank, 3)
+        t.call('Barrier', t.comm(0x84000001, t.rank, 2))
+    traces(tmp_path, 2, body)
     file = tmp_path / 'pmpi-trace-rank-00.txt'
-    file.write_text(file.read_text().split('MPI_Send')[0] + 'MPI_Send:10')
+    file.write_text(file.read_text().split('MPI_Comm_split')[0] + 'MPI_Send:10')
     _, told, said = convert(tmp_path)
     assert told[1] == 0 and 'rank 0 did not reach MPI_Finalize' in said
     assert '1 messages or collectives are missing' in said

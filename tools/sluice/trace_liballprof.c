@@ -133,14 +133,15 @@ static struct lap_group members_of(struct lap *l, uint64_t handle, uint32_t rank
 	return g;
 }
 
-/* Notes the kind of handles. MPICH has numbers whose bits 26 to 29 are 1. */
+/* Notes the kind of handles. MPICH has numbers whose bits 26 to 29 are 1, Fortran's are small where
+ * they are others. */
 static void see_handle(struct lap_rank *now, uint64_t handle)
 {
 	uint32_t high = (uint32_t)(handle >> 32);
 
 	if ((!high || high == UINT32_MAX) && (handle >> 26 & 15) == 1 && (handle >> 30 & 3))
 		now->is_mpich = true;
-	else if (handle)
+	else if (handle > UINT8_MAX)
 		now->has_pointers = true;
 }
 
@@ -195,11 +196,7 @@ static struct lap_group split_group(struct lap *l, uint32_t n)
 			all[count++] = &l->splits[r].calls[n];
 	qsort(all, count, sizeof *all, by_key);
 	for (; g.size < count; g.size++) {
-		uint32_t r = 0;
-
-		while (&l->splits[r].calls[n] != all[g.size])
-			r++;
-		g.world[g.size] = (int32_t)r;
+		g.world[g.size] = all[g.size]->world;
 		if (all[g.size] == mine)
 			g.rank = g.size;
 	}
@@ -210,8 +207,8 @@ static struct lap_group split_group(struct lap *l, uint32_t n)
 void lap_comm_split(struct lap *l)
 {
 	struct lap_line *line = &l->now.line;
-	struct lap_split s = { lap_int(line, 3, 0), lap_int(line, 4, 0),
-			       (uint32_t)lap_int(line, 2, 1) };
+	struct lap_split s = { lap_int(line, 3, 0), lap_int(line, 4, 0), lap_int(line, 2, 1),
+			       (int32_t)l->now.number };
 	uint64_t address = (uint64_t)lap_int(line, 5, 0);
 
 	if (line->is_bad || lap_int(line, 2, 2) != l->ranks)

@@ -55,8 +55,8 @@ struct lap_made {
 
 /* A rank's call of MPI_Comm_split on a communicator of all ranks. */
 struct lap_split {
-	int64_t color, key;
-	uint32_t rank; /* in that communicator */
+	int64_t color, key, rank; /* rank: in that communicator */
+	int32_t world;
 };
 struct lap_splits {
 	TRACE_ARRAY(struct lap_split, calls);
