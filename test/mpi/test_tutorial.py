@@ -35,6 +35,8 @@ def test_the_commands_from_a_run_to_a_schedule_work(get_mpi, tmp_path):
     commands = 0
     for block in re.findall(r'^```\n(.*?)```', section, re.S | re.M):
         for command, expected in re.findall(r'^\$ (.*)\n((?:(?!\$ ).*\n)*)', block, re.M):
+            # a busy machine: the pauses of the traced ranks are replayed in each run
+            command = re.sub(r'--times \d+', '--times 3', command)
             done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True,
                                   timeout=60)
             assert done.returncode == 0, f'{command}\n{done.stdout}{done.stderr}'
