@@ -509,12 +509,19 @@ BEHAVIOUR(calls_with_addresses_of_addresses, 2)
 
 /* ---- calls that must still fail, and calls that have nothing to do with it --------------- */
 
+/* The write goes into a pipe of the trial, not to stdout. Linux 6.12 (not 6.18) calls a pipe
+ * readable after a write with EFAULT: a launcher that reads stdout then waits for more. */
 static void wrong_calls(struct trial *t)
 {
+	int fds[2];
+
 	errno = 0;
 	EXPECT(read(-1, t->buf, 100) == -1 && errno == EBADF);
+	EXPECT(!pipe(fds));
 	errno = 0;
-	EXPECT(write(1, (void *)8, 100) == -1 && errno == EFAULT);
+	EXPECT(write(fds[1], (void *)8, 100) == -1 && errno == EFAULT);
+	close(fds[0]);
+	close(fds[1]);
 	errno = 0;
 	EXPECT(open("/no/such/file", O_RDONLY) == -1 && errno == ENOENT);
 	errno = 0;
