@@ -179,9 +179,14 @@ static bool is_too_big(const struct exec_comm *e, const struct exec_call *call)
 		     (uint32_t)s->source_count > e->recv_cap);
 }
 
+int exec_error(const struct exec_comm *e)
+{
+	return atomic_load_explicit(&e->error, memory_order_relaxed);
+}
+
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
 {
-	int ret = atomic_load_explicit(&e->error, memory_order_relaxed);
+	int ret = exec_error(e);
 	struct exec_run **place = &e->in_slot[number_of(e, call) % e->slots], *r;
 
 	if (ret)

@@ -185,6 +185,9 @@ int exec_run(struct exec_comm *e, const struct exec_call *call);
  * of hanging.
  */
 void exec_abandon(struct exec_comm *e, int error);
+/* Returns: 0, or the error of a collective of this rank that has failed. The ranks may number later
+ * ones differently. */
+int exec_error(const struct exec_comm *e);
 /* Reports, once in the group, which ranks are in which calls, after -EREMOTEIO. */
 void exec_explain(struct exec_run *r);
 /* Has a message about the failure been written, by this rank or, for all, by another one? */

@@ -223,8 +223,10 @@ static int set_place(struct rt_request *r)
 
 static int begin(struct rt_request *r)
 {
-	int ret;
+	int ret = exec_error(r->comm->exec);
 
+	if (ret)
+		return ret;
 	r->number = r->lane < 0 ? mailbox_begin(r->comm->mailbox) :
 				  mailbox_begin_turn(r->comm->mailbox, (uint32_t)r->lane, r->turn);
 	if (!r->number)
@@ -358,8 +360,7 @@ static int run_to_end(struct rt_request *r)
 {
 	struct node_wait w = { 0 };
 	bool ended = false;
-	/* after a failure the ranks may number their calls differently */
-	int ret = node_poisoned(r->comm->group) < 0 ? 0 : check(r);
+	int ret = 0;
 
 	while (!ret && !ended) {
 		if (!r->number)
