@@ -125,6 +125,7 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 	t.is_always = q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS;
 	t.of = &c->classes[q->kind][size_class];
 	if (coll_gate_measures(gate, q->bytes) && !q->is_fixed) {
+		t.is_always = t.is_always && !c->has_gpu;
 		if (trials_wait(t.of, t.is_always))
 			t.uses = policy_reuse_stride(&t.of->reuse, size_class);
 		return trials_admit(c, &t);

@@ -88,7 +88,11 @@ struct rt_comm {
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
 	bool admits_requests;
-	bool switches; /* every rank is run by a scheduler of endpoints/ */
+	bool switches; /* every rank is run by a scheduler of endpoints/, and none has libcuda */
+	/* A rank had loaded libcuda when the communicator was made. Then trials admit calls only
+	 * where all ranks agree: a buffer in memory of a GPU counts as new, and its call is passed
+	 * on. */
+	bool has_gpu;
 	bool thread_multiple;
 	struct device_room *device; /* NULL: collectives are on host memory only */
 	int worker_group; /* number at the worker process; 0: not registered there */

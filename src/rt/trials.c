@@ -174,7 +174,7 @@ bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 		return false;
 	if (policy_trial_passes(&k->trial))
 		return true;
-	if (!trials_wait(k, policy_admit(gate, bytes) == ADMIT_ALWAYS))
+	if (!trials_wait(k, !c->has_gpu && policy_admit(gate, bytes) == ADMIT_ALWAYS))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;

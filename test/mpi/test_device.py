@@ -60,6 +60,20 @@ def test_device_beside_trials(name, get_mpi):
     assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
 
 
+@pytest.mark.parametrize('names, is_admitted', [(['each_collective', 'other_communicators'], False),
+                                                (['host_memory_asks_no_driver'], True)])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_device_memory_is_passed_on_without_the_option(name, names, is_admitted, get_mpi, tmp_path):
+    mpi = get_mpi(name)
+    env = env_of(FAKE_CUDA_IS_GPU='1', SLUICE_DECIDE='measure', SLUICE_TEST='fault=connect:all',
+                 SLUICE_COLL='', SLUICE_STATS=str(tmp_path / 'stats'))
+    done = mpi.launch(2, mpi.build(PROGRAM), *names, env={k: v for k, v in env.items() if 'coll:' not in k})
+    assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
+    total = counters(env['SLUICE_STATS'], done)
+    admitted = sum(n for counter, n in total.items() if counter.endswith('_admitted'))
+    assert (admitted > 0) == is_admitted and not total['bytes_device'], total
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_device_of_ranks_that_share_an_address_space_is_passed(name, get_mpi):
     """The driver knows processes, and opens no memory of its own."""

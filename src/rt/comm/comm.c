@@ -8,7 +8,13 @@
 #include "rt/requests.h"
 #include "rt/rt.h"
 
-enum { ALL_SWITCH = 2 }; /* what a rank with all resources says where a scheduler runs it */
+/* The ranks agree on the least of what each of them says. */
+enum {
+	LACKS_MEMORY,
+	HAS_GPU, /* the program has loaded libcuda */
+	HAS_NONE,
+	IS_SWITCHED, /* a scheduler of endpoints/ runs it */
+};
 
 static struct rt_comm *comm_alloc(int size)
 {
@@ -85,7 +91,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	uint64_t begin_ns = trace_activity_begin();
 	struct policy_options options;
 	struct rt_comm *c;
-	int64_t all_ok;
+	int64_t least;
 	int ret;
 
 	*out = NULL;
@@ -108,14 +114,20 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		}
 	}
 	/* one rank without memory must not leave the others waiting for it later */
-	ret = oob->allreduce_min(oob->ctx, !c ? 0 : endpoint_self ? ALL_SWITCH : 1, &all_ok);
-	if (ret || !all_ok) {
+	ret = oob->allreduce_min(oob->ctx,
+				 !c                   ? LACKS_MEMORY
+				 : os_gpu_is_loaded() ? HAS_GPU
+				 : endpoint_self      ? IS_SWITCHED
+						      : HAS_NONE,
+				 &least);
+	if (ret || least == LACKS_MEMORY) {
 		if (!c)
 			node_group_destroy(g);
 		rt_comm_destroy(c);
 		return ret;
 	}
-	c->switches = all_ok == ALL_SWITCH;
+	c->switches = least == IS_SWITCHED;
+	c->has_gpu = least == HAS_GPU;
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
 	options = rt_policy_options();

@@ -407,9 +407,11 @@ void requests_trials_end(struct rt_comm *c)
 
 bool rt_request_suits(const struct rt_comm *c) { return c->admits_requests; }
 
-static bool is_always(enum coll kind, uint64_t bytes)
+/* For calls that trials measure. */
+static bool is_always(const struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
-	return policy_admit(&rt_gates[COLL_NONBLOCKING][kind], bytes) == ADMIT_ALWAYS;
+	return !c->has_gpu &&
+	       policy_admit(&rt_gates[COLL_NONBLOCKING][kind], bytes) == ADMIT_ALWAYS;
 }
 
 static struct call_class *class_of(struct rt_comm *c, enum coll kind, uint64_t bytes)
@@ -430,7 +432,7 @@ bool rt_request_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 		return false;
 	if (policy_trial_passes(&k->trial) || (is_full(&k->trial) && !k->trial.is_for_sluice))
 		return true;
-	if (!trials_wait(k, is_always(kind, bytes)))
+	if (!trials_wait(k, is_always(c, kind, bytes)))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;
@@ -442,14 +444,14 @@ bool rt_request_needs_buffers(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
 	if (c->requests_trial.of)
 		c->requests_trial.entered_ns = trials_now_ns();
-	return !is_always(kind, bytes) || class_of(c, kind, bytes)->trial.needs_reuse;
+	return !is_always(c, kind, bytes) || class_of(c, kind, bytes)->trial.needs_reuse;
 }
 
 static bool trial_admits(struct rt_comm *c, const struct rt_question *q,
 			 const struct coll_call *call)
 {
 	struct call_class *k = class_of(c, q->kind, q->bytes);
-	bool always = is_always(q->kind, q->bytes);
+	bool always = is_always(c, q->kind, q->bytes);
 	uint32_t uses = trials_wait(k, always) ? policy_reuse_stride(&k->reuse,
 								     policy_size_class(q->bytes))
 					       : 1;
@@ -487,7 +489,8 @@ bool rt_request_admit(struct rt_comm *c, const struct rt_question *q, const stru
 	c->requests_trial.now = NULL;
 	if (is_measured(q->kind, q->bytes) && !q->is_fixed)
 		return trial_admits(c, q, call);
-	return is_always(q->kind, q->bytes) || admits_reused(c, k, call, 1);
+	return policy_admit(&rt_gates[COLL_NONBLOCKING][q->kind], q->bytes) == ADMIT_ALWAYS ||
+	       admits_reused(c, k, call, 1);
 }
 
 bool rt_request_is_timed(const struct rt_comm *c) { return c->requests_trial.now; }
