@@ -122,7 +122,8 @@ struct base_option base_option_table[] = {
 	{ ROW("SLUICE_ENGINE", BASE_OPT_STRING, &base_opt.engine, "auto"), .choices = engine_words,
 	  .unit = "",
 	  .help = "Copy engine that moves data behind the program; auto takes the best that "
-		  "works" },
+		  "works",
+	  TUNED },
 	LIST("SLUICE_WORKERS", BASE_GROUP_WORKERS, "auto",
 	     "Software workers of a process, and the CPUs on which they run; auto, as many as CPUs "
 	     "are unused, at most 4, on CPUs that the job leaves free", TUNED),

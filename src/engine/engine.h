@@ -175,7 +175,8 @@ extern const struct engine_ops *engine_of_test;
 /* Returns: the engine of this name, or NULL. Context: any. */
 const struct engine_ops *engine_find(const char *name);
 /*
- * Chooses the engine that SLUICE_ENGINE names, or the first one that works.
+ * Chooses the engine that SLUICE_ENGINE names, or the first one that works; the latter also where
+ * the one that a tune file names does not work.
  * Returns: the engine, or NULL with a sentence in `reason`.
  * Context: as probe().
  */

@@ -39,6 +39,15 @@ static const struct engine_ops *pick_best(char *reason, size_t cap)
 	return NULL;
 }
 
+/* The device of a tune file may be gone; a user who names one wants no other. */
+static bool is_from_tune_file(void)
+{
+	for (size_t i = 0; i < base_option_count; i++)
+		if (base_option_table[i].value == &base_opt.engine)
+			return base_option_table[i].source == BASE_SRC_TUNED;
+	return false;
+}
+
 const struct engine_ops *engine_pick(char *reason, size_t cap)
 {
 	const struct engine_ops *e;
@@ -51,7 +60,9 @@ const struct engine_ops *engine_pick(char *reason, size_t cap)
 	if (!base_opt.engine[0] || !strcasecmp(base_opt.engine, "auto"))
 		return pick_best(reason, cap);
 	e = engine_find(base_opt.engine);
-	return e && works(e, reason, cap) ? e : NULL;
+	if (e && works(e, reason, cap))
+		return e;
+	return is_from_tune_file() ? pick_best(reason, cap) : NULL;
 }
 
 void engine_after_fork_child(void)

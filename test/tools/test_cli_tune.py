@@ -107,6 +107,26 @@ def test_wrong_contents_and_failed_launches_are_told():
     assert found['verdict'] == 'undecided' and 'rank 1: killed' in found['why']
 
 
+def named(asked):
+    return [question.name for question in asked]
+
+
+@pytest.mark.parametrize('works, chosen, is_asked', [(True, False, True), (False, False, False),
+                                                     (True, True, False)])
+@pytest.mark.parametrize('has_workers', [True, False])
+def test_a_device_that_auto_does_not_take_is_measured(works, chosen, is_asked, has_workers, home):
+    info = info_json(home)
+    info['engines'] = [{'name': 'dsa', 'works': works, 'chosen': chosen},
+                       {'name': 'fault', 'works': True, 'chosen': False},
+                       {'name': 'sw', 'works': has_workers, 'chosen': has_workers and not chosen}]
+    info['guards'] = [{'name': 'mremap', 'works': True, 'chosen': True}]
+    asked, skipped = questions.all_of(info, 4, 2, True)
+    assert ('SLUICE_ENGINE' in named(asked)) == is_asked and ('SLUICE_ENGINE' in skipped) != is_asked
+    assert ('SLUICE_EARLY_MIN' in named(asked)) == (has_workers or (works and chosen))
+    values = [c.values for q in asked for c in q.candidates if q.name == 'SLUICE_ENGINE']
+    assert values == [{'SLUICE_ENGINE': 'dsa'}] * is_asked
+
+
 # ---- the file -------------------------------------------------------------------------------
 
 def result_for(info, mpi, answers):

@@ -51,6 +51,24 @@ UNIT_TEST(an_engine_that_is_not_picked_says_why)
 	CHECK_STR(reason, "SLUICE_ENGINE=none");
 }
 
+UNIT_TEST(an_engine_of_a_tune_file_that_does_not_work_is_replaced)
+{
+	char reason[512];
+	const struct engine_ops *e;
+
+	CHECK(!load("SLUICE_WORKERS=1", "SLUICE_TEST=dsa_root=/nonexistent"));
+	CHECK_STR(picked("dsa", reason, sizeof reason), "");
+	CHECK(!base_option_tune("SLUICE_ENGINE", "dsa"));
+	e = engine_pick(reason, sizeof reason);
+	CHECK_STR(e ? e->name : "", "sw");
+	CHECK_HAS(reason, "dsa: ");
+	base_options_untune(false);
+	CHECK(!load("SLUICE_ENGINE=dsa", "SLUICE_TEST=dsa_root=/nonexistent"));
+	CHECK(!base_option_tune("SLUICE_ENGINE", "dsa")); /* the environment counts more */
+	CHECK(!engine_pick(reason, sizeof reason));
+	CHECK(!load(NULL, NULL));
+}
+
 UNIT_TEST(an_engine_without_threads_says_why)
 {
 	char reason[512];

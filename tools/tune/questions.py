@@ -96,6 +96,14 @@ def early_min(shares):
     return Question('SLUICE_EARLY_MIN', 'smallest call that may return early', out, shares)
 
 
+def engine(engines, quick):
+    """A device that SLUICE_ENGINE=auto does not take: only a measurement on this machine tells."""
+    sizes = [512 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
+    return Question('SLUICE_ENGINE', 'copy engine that moves data behind the program',
+                    [Candidate({'SLUICE_ENGINE': e['name']}, returned(sizes)) for e in engines
+                     if e['name'] == 'dsa' and e['works'] and not e['chosen']])
+
+
 def guard(kinds, chosen, quick, shares):
     sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
     return Question('SLUICE_GUARD_KIND', 'guard of memory while its data moves',
@@ -131,15 +139,17 @@ def all_of(info, cpus, ranks, quick):
     asked = [threshold(quick), fragment(quick), copy(kernels, quick), past_cache(llc, kernels, quick)]
     late = [early_min(shares), guard(guards, chosen, quick, shares),
             worker_kind(has_process, quick, shares), workers(spare, quick, shares)]
+    device = engine(info['engines'], quick)
     skipped = {}
     if cpus < 2:
-        skipped = {q.name: 'this machine has one CPU' for q in late}
+        skipped = {q.name: 'this machine has one CPU' for q in [device, *late]}
     elif not chosen:
-        skipped = {q.name: 'no guard works here, and no call returns early' for q in late}
+        skipped = {q.name: 'no guard works here, and no call returns early' for q in [device, *late]}
     elif not can_copy:
+        asked.append(device)
         skipped = {q.name: 'no engine works here' for q in late}
     else:
-        asked += late
+        asked += [device, *late]
     for q in asked:
         if not q.candidates:
             skipped[q.name] = 'this machine has no other value'
