@@ -241,10 +241,10 @@ def test_dsa_is_taken_by_name_and_each_step_that_fails_has_a_reason(tmp_path):
         assert not way['works'] and reason in way['reason'] and reason in trials(data)['engine']['reason']
     machine(tmp_path)
     _, way = dsa()
-    assert way['works'] and way['chosen'] and sum(way['channels']) == 1
+    assert way['works'] and way['chosen'] and sum(way['channels']) == 1 and not way['remedy']
     del env['SLUICE_ENGINE']
     _, way = dsa()
-    assert way['works'] and not way['chosen']
+    assert way['works'] and not way['chosen'] and 'SLUICE_ENGINE names it' in way['remedy']
 
 
 def test_a_guard_that_an_option_asks_for_is_the_one_taken():

@@ -211,6 +211,22 @@ static const char *engine_remedy(const char *reason)
 	return NULL;
 }
 
+/* Says why a device that works is not used. */
+static void note_by_name(struct trial_early *out)
+{
+	for (size_t i = 0; i < out->engine_count; i++) {
+		struct trial_way *w = &out->engines[i];
+
+		if (!w->works || !strcmp(w->name, out->engine))
+			continue;
+		if (!strcmp(w->name, "dsa"))
+			w->remedy = "used where SLUICE_ENGINE names it, or sluice tune has found "
+				    "it faster";
+		else if (!strcmp(w->name, "kmod"))
+			w->remedy = "used where SLUICE_ENGINE names it";
+	}
+}
+
 static bool run_engines(struct trial_early *out)
 {
 	bool is_complete = true;
@@ -228,6 +244,7 @@ static bool run_engines(struct trial_early *out)
 	a = (struct engine_answer){ .name = "none" };
 	is_complete &= ask_child(pick_engine, 0, &a, sizeof(a));
 	snprintf(out->engine, sizeof(out->engine), "%s", a.name);
+	note_by_name(out);
 	out->unused_cpus = a.unused_cpus;
 	out->nodes = (int)base_min_u64((uint64_t)os_numa_node_count(), TRIAL_NODES);
 	return is_complete;
