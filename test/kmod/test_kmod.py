@@ -60,12 +60,15 @@ scan() {
 	grep -e '[[]sluice[]]' -e '[[]softdma[]]' $leaks >> /tmp/leaked
 }
 dirt() { echo BEGIN dmesg; dmesg | grep -E "$bad"; [ ! -e $leaks ] || cat /tmp/leaked; }
-bad='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection|INFO: trying'
-bad="$bad|Call [Tt]race|Unable to handle|bcm2835-dma" # its driver writes nothing but complaints
+faults='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection|INFO: trying'
+faults="$faults|Unable to handle|bcm2835-dma" # its driver writes nothing but complaints
+bad="$faults|Call [Tt]race"
 # debug_kernel.sh: every call with each of its allocations and copies refused in turn
 fail() {
 	[ -e /proc/self/fail-nth ] || return
 	for kind in failslab fail_page_alloc; do echo N > /sys/kernel/debug/$kind/ignore-gfp-wait; done
+	for kind in failslab fail_page_alloc fail_usercopy; do echo 1 > /sys/kernel/debug/$kind/verbose; done
+	bad=$faults # the kernel shows a trace of some refused pages
 	step fails /tmp/tests/client fails
 }
 """
