@@ -220,8 +220,9 @@ def hardware(version):
     options = ['-accel', 'tcg', '-cpu', 'max', '-smp', '2', '-m', '2048', '-nographic', '-net', 'none']
     if has_host_files(version):
         options += ['-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
-    # no_timer_check: on a busy host the guest would see no tick and panic
-    return options, 'console=ttyS0 random.trust_cpu=on mitigations=off no_timer_check'
+    # no_timer_check: on a busy host the guest would see no tick and panic; watchdog_thresh: nor is a
+    # CPU of the guest stuck that has none of the host's for a minute
+    return options, 'console=ttyS0 random.trust_cpu=on mitigations=off no_timer_check watchdog_thresh=60'
 
 
 def run(version, script, programs=(), seconds=600, append=''):
