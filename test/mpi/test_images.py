@@ -65,7 +65,7 @@ def test_messages_are_copied_directly(name, get_mpi, with_sluice, tmp_path):
     mpi = get_mpi(name)
     # no adoption, so that only images and copies of short messages (1.6 MB of them) count
     done = mpi.launch(2, mpi.build('messages.c'), 'messages_of_all_sizes',
-                      env={'SLUICE_ENDPOINTS': '2', 'SLUICE_REGION_ADOPT_AFTER': '1000000',
+                      env={'SLUICE_ENDPOINTS': '2', SWITCH: 'kernel', 'SLUICE_REGION_ADOPT_AFTER': '1000000',
                            'SLUICE_STATS': str(tmp_path / 'stats')})
     assert done.status == 0, done.explain()
     for rank in range(2):
@@ -129,7 +129,7 @@ def test_a_trace_shows_who_shares_and_who_takes_turns(name, get_mpi, with_sluice
     if not with_sluice:
         pytest.skip('without Sluice nothing is traced')
     mpi = get_mpi(name)
-    for how, env, before in (('user', {SWITCH: 'user'}, ()), ('kernel', {}, ()),
+    for how, env, before in (('user', {SWITCH: 'user'}, ()), ('kernel', {SWITCH: 'kernel'}, ()),
                              ('no', {}, ('sh', '-c', 'ulimit -d 100000000; exec "$@"', 'sh'))):
         (tmp_path / how).mkdir()
         mpi.launch(2, mpi.build('moves.c'), 'bcast', before=before,

@@ -22,6 +22,8 @@ WAYS = {
     'taken': TAKEN,
     'early': {**TAKEN, **EARLY},
     'cma': {**TAKEN, 'SLUICE_REGION_KIND': 'cma'},
+    'endpoints': {'SLUICE_ENDPOINTS': '2'},
+    'switch': {'SLUICE_ENDPOINTS': '4', 'SLUICE_ENDPOINTS_SWITCH': 'user'},
 }
 
 
