@@ -13,6 +13,7 @@
 
 #define SPIN_NS      4000u    /* shorter waits cost no system call */
 #define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
+#define STEPS_NS     5000000u /* instead, where others may need the next step of this rank */
 #define SWITCH_NS    5000000u /* where it is a function call: waking a sleeper costs many of them */
 #define TEST_NS      1000000u /* tests without other work are a wait after that */
 #define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
@@ -49,6 +50,17 @@ static struct wait_thread *self(void)
 }
 
 static bool yields; /* reach the other ranks */
+static _Atomic bool has_steps; /* that no call shows: wait_steps_begin() */
+
+/* Returns: for how long a wait yields before it naps. */
+static uint64_t yield_ns(void)
+{
+	if (endpoint_self)
+		return SWITCH_NS;
+	if (atomic_load_explicit(&has_steps, memory_order_relaxed))
+		return STEPS_NS;
+	return yields ? YIELD_NS : 0;
+}
 
 static void after_fork_child(void)
 {
@@ -149,7 +161,7 @@ bool wait_round(void)
 		return true;
 	}
 	waited_ns = now - w->since_ns;
-	if (yields && waited_ns < (endpoint_self ? SWITCH_NS : YIELD_NS)) {
+	if (waited_ns < yield_ns()) {
 		if (!endpoint_yield())
 			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
@@ -181,6 +193,12 @@ void wait_common_begin(void)
 {
 	if (wait_thread)
 		call_begin(wait_thread, true);
+}
+
+void wait_steps_begin(void)
+{
+	atomic_store_explicit(&has_steps, true, memory_order_relaxed);
+	wait_common_begin();
 }
 
 int wait_call_end(int rc)

@@ -92,6 +92,10 @@ int wait_call_end(int rc);
 /* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
  * sleeps. */
 void wait_common_begin(void);
+/* As wait_common_begin(), of a nonblocking or persistent collective, with which the host MPI goes on
+ * inside other calls. What another rank waits for may then be a step of this one that no call
+ * shows, so from now on waits yield for milliseconds before they nap. */
+void wait_steps_begin(void);
 /* Ends a call that may have ended the waits of a rank of MPI_COMM_WORLD, or of WAIT_ALL; of nobody
  * for other values. Returns: rc. */
 int wait_call_end_for(int rc, int world_rank);

@@ -315,3 +315,26 @@ int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
 }
+
+/* Steps of nonblocking collectives are taken inside other calls: a rank that naps meanwhile delays
+ * all. Notes nothing; the number of naps tells. */
+BEHAVIOUR(steps, 2)
+{
+	enum { TIMES = 400, COMMS = 3 };
+	MPI_Comm comms[COMMS];
+	MPI_Request requests[COMMS];
+	int sums[COMMS];
+
+	for (int c = 0; c < COMMS; c++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]);
+	for (int i = 0; i < TIMES; i++) {
+		for (int c = 0; c < COMMS; c++)
+			MPI_Iallreduce(&rank, &sums[c], 1, MPI_INT, MPI_SUM, comms[c], &requests[c]);
+		for (int c = 0; c < COMMS; c++)
+			MPI_Wait(&requests[(c + rank + i) % COMMS], MPI_STATUS_IGNORE);
+		for (int c = 0; c < COMMS; c++)
+			EXPECT(sums[c] == size * (size - 1) / 2);
+	}
+	for (int c = 0; c < COMMS; c++)
+		MPI_Comm_free(&comms[c]);
+}
