@@ -6,7 +6,8 @@
  *                                          |                       (mpi/front/idle.c)
  *                                     wait_round()  spin: return at once; yield; nap on a futex
  *
- *   mode      polite: a node with more ranks than CPUs. A wait spins for microseconds, then naps
+ *   mode      polite: a node with more ranks than CPUs. A wait spins for microseconds, or yields
+ *             for longer (round.c), then naps
  *             spin: a core for each rank. The host MPI waits as without Sluice
  *
  * A wait begins with a call of the program (wait_call_begin()), or with a gap: the time between two
@@ -92,8 +93,8 @@ int wait_call_end(int rc);
 /* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
  * sleeps. */
 void wait_common_begin(void);
-/* As wait_common_begin(), of a nonblocking or persistent collective, with which the host MPI goes on
- * inside other calls. What another rank waits for may then be a step of this one that no call
+/* As wait_common_begin(), of a nonblocking or persistent collective, with which the host MPI goes
+ * on inside other calls. What another rank waits for may then be a step of this one that no call
  * shows, so from now on waits yield for milliseconds before they nap. */
 void wait_steps_begin(void);
 /* Ends a call that may have ended the waits of a rank of MPI_COMM_WORLD, or of WAIT_ALL; of nobody

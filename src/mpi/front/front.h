@@ -80,7 +80,8 @@ uintptr_t loader_image_of(const void *addr);
 void *loader_next(const char *name, const void *caller);
 
 /* A call of the host MPI as wait/ sees it: it may block; test; end a wait of a rank of comm; of any
- * rank; begin what goes on inside other calls. Ranks of other communicators than MPI_COMM_WORLD are not translated. */
+ * rank; begin what goes on inside other calls. Ranks of other communicators than MPI_COMM_WORLD
+ * are not translated. */
 #define WAIT_CALL(call)            (wait_call_begin(), wait_call_end(call))
 #define WAIT_TEST(call, found)     (wait_test_begin(), wait_test_end(call, found))
 #define WAIT_SEND(call, comm, to)  (wait_call_begin(), \

@@ -329,7 +329,8 @@ BEHAVIOUR(steps, 2)
 		MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]);
 	for (int i = 0; i < TIMES; i++) {
 		for (int c = 0; c < COMMS; c++)
-			MPI_Iallreduce(&rank, &sums[c], 1, MPI_INT, MPI_SUM, comms[c], &requests[c]);
+			MPI_Iallreduce(&rank, &sums[c], 1, MPI_INT, MPI_SUM, comms[c],
+				       &requests[c]);
 		for (int c = 0; c < COMMS; c++)
 			MPI_Wait(&requests[(c + rank + i) % COMMS], MPI_STATUS_IGNORE);
 		for (int c = 0; c < COMMS; c++)
