@@ -108,8 +108,6 @@ static struct endpoint_worker *start_worker(struct switch_group *g)
 
 static struct endpoint_worker *unused_worker(struct switch_group *g)
 {
-	struct endpoint_worker *w;
-
 	for (uint32_t i = 0; i < g->workers; i++)
 		if (g->worker[i]->pid > 0 && atomic_exchange(&g->worker[i]->is_unused, 0))
 			return g->worker[i];

@@ -7,6 +7,7 @@
  * went through free() or realloc(), which are.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See blocks.h. The layout of glibc's header is known to debuggers, and unchanged since 2001. */
 #include "region/blocks.h"
+
+#include <string.h>
+
 #include "region/private.h"
 
 bool blocks_are_known;

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "goal.h"
 #include "info.h"
 #include "tool.h"
 
@@ -187,7 +188,7 @@ int tool_info(int argc, char **argv)
 	static struct info info; /* large, and used once */
 	bool json = false, gdb = false;
 	const char *value, *pid = NULL;
-	int64_t number;
+	uint64_t number;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -212,7 +213,7 @@ int tool_info(int argc, char **argv)
 		}
 		json = true;
 	}
-	if (pid && (base_parse_int(pid, &number) || number <= 0 || number > INT_MAX)) {
+	if (pid && goal_parse_number(pid, 1, INT_MAX, &number)) {
 		tool_say("info: --pid takes a process ID, not '%s'", pid);
 		return TOOL_MISUSE;
 	}

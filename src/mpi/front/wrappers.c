@@ -8,6 +8,7 @@
 #include "mpi/front/observe.h"
 #include "mpi/coll/coll_op.h"
 #include "hier/hier.h"
+#include "message/message.h"
 
 #include "collectives.h"
 
