@@ -44,20 +44,15 @@ static void device_copy(struct late_chan *ch, int slot)
 static void device_main(void *arg)
 {
 	struct late_chan *ch = arg;
-	uint64_t mine = 0; /* begun and not reaped */
 
 	for (;;) {
 		uint32_t known = atomic_load(&ch->wakes);
-		uint64_t work;
+		/* first, as late_poll() clears it last: what is reaped in between must not look new */
+		uint64_t ended = atomic_load(&ch->ended);
+		uint64_t work = atomic_load(&ch->submitted) & ~ended;
 
-		mine &= atomic_load(&ch->submitted);
-		work = atomic_load(&ch->submitted) & ~mine & ~atomic_load(&ch->ended);
 		if (work) {
-			int slot = 63 - __builtin_clzll(work); /* out of order */
-
-			mine |= (uint64_t)1 << slot;
-			device_copy(ch, slot);
-			mine &= ~((uint64_t)1 << slot);
+			device_copy(ch, 63 - __builtin_clzll(work)); /* out of order */
 		} else if (atomic_load(&ch->stopping)) {
 			return;
 		} else {
