@@ -47,7 +47,7 @@ static void device_main(void *arg)
 
 	for (;;) {
 		uint32_t known = atomic_load(&ch->wakes);
-		/* first, as late_poll() clears it last: what is reaped in between must not look new */
+		/* first, as late_poll() clears it last: what is reaped meanwhile is not new */
 		uint64_t ended = atomic_load(&ch->ended);
 		uint64_t work = atomic_load(&ch->submitted) & ~ended;
 
