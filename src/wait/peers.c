@@ -17,13 +17,20 @@ static struct {
 	int rank;
 } peers;
 
+/* A thread that is armed counts in the word that it has now: after MPI_Init it may be armed. */
+static void set_own(struct wait_word word)
+{
+	wait_call_end(0);
+	own = word;
+}
+
 void wait_connect(int world_rank, int world_size)
 {
 	struct node_header *h = node_header_self();
 
 	if (!h)
 		return;
-	own = (struct wait_word){ &h->wakes, &h->sleepers };
+	set_own((struct wait_word){ &h->wakes, &h->sleepers });
 	peers.rank = world_rank;
 	atomic_store_explicit(&peers.found, 1, memory_order_relaxed);
 	atomic_store_explicit(&peers.size, world_size < PEERS_MAX ? world_size : PEERS_MAX,
@@ -33,7 +40,7 @@ void wait_connect(int world_rank, int world_size)
 void wait_disconnect(void)
 {
 	atomic_store_explicit(&peers.size, 0, memory_order_release);
-	own = (struct wait_word){ &private_wakes, &private_sleepers };
+	set_own((struct wait_word){ &private_wakes, &private_sleepers });
 	for (int r = 0; r < PEERS_MAX; r++) {
 		atomic_store_explicit(&peers.is_known[r], false, memory_order_relaxed);
 		atomic_store_explicit(&peers.header[r], NULL, memory_order_relaxed);

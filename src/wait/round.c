@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The idle round: spin, yield, nap. A nap is bounded, because the event may come from another node,
- * from a thread, or from a peer that wakes nobody. After a round that took much longer than usual
- * the host MPI has found something, and the wait begins anew.
+ * from a thread, or from a peer that wakes nobody. After a poll that took much longer than usual
+ * the host MPI has found something, and the wait begins anew. Such a rank may move a long message
+ * in parts, for which its peer waits in turn, so it spins in proportion to the part.
  */
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -12,12 +13,15 @@
 #include "wait/private.h"
 
 #define SPIN_NS      4000u    /* shorter waits cost no system call */
+#define SPIN_MAX_NS  200000u
+#define SPIN_SHARE   4        /* of what the last poll took that found something */
 #define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
-#define STEPS_NS     5000000u /* instead, where others may need the next step of this rank */
 #define SWITCH_NS    5000000u /* where it is a function call: waking a sleeper costs many of them */
 #define TEST_NS      1000000u /* tests without other work are a wait after that */
-#define GAP_NS       20000u   /* between two idle rounds: the thread has done something else */
-#define POLL_NS      3000u    /* the same after a nap: a poll that found something */
+#define POLL_NS      1000u    /* a poll that found something takes longer, and 8 times the usual */
+#define COLD_POLL_NS 10000u   /* the same with cold caches: after a nap, or a yield to others */
+#define COLD_POLLS   2
+#define LONGER_EVERY 64       /* longer rounds, after which the usual length grows by 1 ns */
 #define TEST_GAP_NS  100u     /* from one test to the next; the program works in longer ones */
 #define TEST_EVERY   16       /* tests, of which one reads the clock */
 #define TESTS_MIN    512      /* of a wait: TEST_NS may have been the time slices of others */
@@ -50,15 +54,12 @@ static struct wait_thread *self(void)
 }
 
 static bool yields; /* reach the other ranks */
-static _Atomic bool has_steps; /* that no call shows: wait_steps_begin() */
 
 /* Returns: for how long a wait yields before it naps. */
 static uint64_t yield_ns(void)
 {
 	if (endpoint_self)
 		return SWITCH_NS;
-	if (atomic_load_explicit(&has_steps, memory_order_relaxed))
-		return STEPS_NS;
 	return yields ? YIELD_NS : 0;
 }
 
@@ -94,26 +95,36 @@ const char *wait_mode_name(enum wait_mode mode)
 	return names[mode];
 }
 
-static void begin(struct wait_thread *w, uint64_t now)
+/* A wait, or its next part after progress that took found_ns: neither ends the first one's time. */
+static void begin(struct wait_thread *w, uint64_t now, uint64_t found_ns)
 {
+	uint64_t spin_ns = base_min_u64(SPIN_SHARE * found_ns, SPIN_MAX_NS);
+
+	if (w->call != w->calls)
+		w->awake_until_ns = now + base_max_u64(SPIN_NS, yield_ns());
+	w->awake_until_ns = base_max_u64(w->awake_until_ns, now + spin_ns);
 	w->since_ns = now;
 	w->call = w->calls;
-	w->rounds = 0;
+	w->polls = COLD_POLLS;
 	if (w->is_armed)
 		word_disarm(w, own_word());
 }
 
-/* Returns: whether the host MPI found nothing since the last idle round. */
-static bool is_idle(struct wait_thread *w, uint64_t now)
+/* Returns: 0: the host MPI found nothing since the last idle round; else how long it took. */
+static uint64_t found_ns(struct wait_thread *w, uint64_t now)
 {
 	uint64_t round_ns = now - w->round_at_ns;
-	bool is_long = round_ns > base_max_u64(w->has_napped ? POLL_NS : GAP_NS, 8 * w->round_ns);
+	bool is_cold = w->polls < COLD_POLLS || yields; /* others ran in between */
+	uint64_t least_ns = is_cold ? COLD_POLL_NS : POLL_NS;
+	bool is_long = round_ns > base_max_u64(least_ns, 8 * w->round_ns);
 
-	w->has_napped = false;
 	w->round_at_ns = now;
-	/* Grows slowly at most, to the rounds of a host MPI that polls by system calls. */
-	w->round_ns += base_min_u64(round_ns, 4 * w->round_ns + 1000) / 8 - w->round_ns / 8;
-	return w->call == w->calls && !is_long;
+	/* Not the average: whoever moves a long message finds something in most rounds. */
+	if (!w->round_ns || round_ns < w->round_ns)
+		w->round_ns = round_ns;
+	else if (!(++w->longer % LONGER_EVERY))
+		w->round_ns++;
+	return is_long ? round_ns : 0;
 }
 
 /*
@@ -130,12 +141,15 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 		if (w->may_wake_all)
 			wait_wake(WAIT_ALL);
 		w->may_wake_all = false;
+		w->round_at_ns = os_now_ns();
 		return;
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	if (word_sleep(w, own_word(), ns))
-		w->since_ns = os_now_ns(); /* polls for a while: more may come */
-	w->has_napped = true;
+	if (word_sleep(w, own_word(), ns)) { /* polls for a while: more may come */
+		w->since_ns = os_now_ns();
+		w->awake_until_ns = w->since_ns + base_max_u64(SPIN_NS, yield_ns());
+	}
+	w->polls = 0;
 	w->round_at_ns = os_now_ns();
 }
 
@@ -145,7 +159,7 @@ bool wait_round(void)
 {
 	enum wait_mode mode = wait_mode();
 	struct wait_thread *w;
-	uint64_t now, waited_ns;
+	uint64_t now, found;
 
 	w = mode == WAIT_SPIN ? NULL : self();
 	if (!w)
@@ -153,23 +167,22 @@ bool wait_round(void)
 	if (w->is_testing)
 		return !yields; /* the host MPI's own yield may let the sender run */
 	/* the clock costs more than the switch: it is read when this rank waits for long */
-	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield())
-		return true;
-	now = os_now_ns();
-	if (!is_idle(w, now)) {
-		begin(w, now);
+	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield()) {
+		if (w->switched % CLOCK_EVERY == CLOCK_EVERY - 1)
+			w->round_at_ns = os_now_ns(); /* for the next poll, without other ranks */
 		return true;
 	}
-	waited_ns = now - w->since_ns;
-	if (waited_ns < yield_ns()) {
-		if (!endpoint_yield())
+	now = os_now_ns();
+	found = found_ns(w, now);
+	if (found || w->call != w->calls) {
+		begin(w, now, w->call == w->calls ? found : 0);
+	} else if (now < w->awake_until_ns) {
+		if (yield_ns() && !endpoint_yield())
 			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
-	} else if (waited_ns < SPIN_NS) {
-		os_cpu_relax();
-	} else {
-		nap(w, waited_ns);
-	}
+	} else if (++w->polls >= COLD_POLLS) {
+		nap(w, now - w->since_ns);
+	} /* else once more: the time of the first poll after a nap tells little */
 	return true;
 }
 
@@ -193,12 +206,6 @@ void wait_common_begin(void)
 {
 	if (wait_thread)
 		call_begin(wait_thread, true);
-}
-
-void wait_steps_begin(void)
-{
-	atomic_store_explicit(&has_steps, true, memory_order_relaxed);
-	wait_common_begin();
 }
 
 int wait_call_end(int rc)

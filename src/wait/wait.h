@@ -10,9 +10,9 @@
  *             for longer (round.c), then naps
  *             spin: a core for each rank. The host MPI waits as without Sluice
  *
- * A wait begins with a call of the program (wait_call_begin()), or with a gap: the time between two
- * idle rounds of a thread is short and steady while the host MPI finds nothing. Polite processes
- * therefore intercept every call (mpi/front).
+ * A wait begins with a call of the program (wait_call_begin()), or with a poll of the host MPI that
+ * found something: the time between two idle rounds of a thread is short and steady while it finds
+ * nothing. Polite processes therefore intercept every call (mpi/front).
  *
  * A program that does nothing but test (MPI_Test, MPI_Iprobe) waits, too: wait_test_end(). Any
  * work between two tests ends such a wait.
@@ -59,16 +59,17 @@ static inline enum wait_mode wait_mode(void)
 struct wait_thread {
 	uint64_t since_ns;    /* begin of the wait, or of its last progress */
 	uint64_t round_at_ns; /* the last idle round */
-	uint64_t round_ns;    /* usual length of an idle round */
+	uint64_t round_ns;    /* usual length of an idle round: near the least */
+	uint64_t awake_until_ns; /* spins or yields before it naps */
 	uint32_t calls;       /* calls of the program */
 	uint32_t call;        /* the call to which the other members belong */
-	uint32_t rounds;
+	uint32_t polls;       /* since the last nap */
+	uint32_t longer;      /* rounds that were longer than round_ns */
 	uint32_t switched;    /* rounds that ran other ranks */
 	uint32_t wakes;       /* the process's wake word before the last poll */
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
 	bool is_testing;      /* inside a call that tests, which has no rounds of its own */
 	bool may_wake_all;    /* the call has not woken the others yet */
-	bool has_napped;      /* since the last poll */
 	/* tests of the program, which wait_round() does not count */
 	uint32_t tests;          /* in a row, without result */
 	uint32_t long_gaps;      /* measured gaps that were longer than an empty loop's */
@@ -93,10 +94,6 @@ int wait_call_end(int rc);
 /* As wait_call_begin(), of a call that any rank may wait for: it wakes all of them before it
  * sleeps. */
 void wait_common_begin(void);
-/* As wait_common_begin(), of a nonblocking or persistent collective, with which the host MPI goes
- * on inside other calls. What another rank waits for may then be a step of this one that no call
- * shows, so from now on waits yield for milliseconds before they nap. */
-void wait_steps_begin(void);
 /* Ends a call that may have ended the waits of a rank of MPI_COMM_WORLD, or of WAIT_ALL; of nobody
  * for other values. Returns: rc. */
 int wait_call_end_for(int rc, int world_rank);

@@ -114,6 +114,59 @@ UNIT_TEST(short_waits_of_many_calls_do_not_sleep)
 	end();
 }
 
+/* Idle rounds for this long, of a host MPI whose polls take poll_ns. */
+static uint64_t sleeps_of_polls(uint64_t ns, uint64_t poll_ns)
+{
+	uint64_t before = sleeps();
+
+	for (uint64_t start = os_now_ns(); os_now_ns() - start < ns; wait_round())
+		for (uint64_t at = os_now_ns(); os_now_ns() - at < poll_ns;)
+			;
+	return sleeps() - before;
+}
+
+/* As under Hydra, in a session of its own, where yields reach no other rank. */
+static void wait_for_parts(void *arg)
+{
+	(void)arg;
+	setsid();
+	begin(BASE_WAIT_POLITE);
+	CHECK(sleeps_of(10000000, false) > 0);
+	/* With the average of all rounds as the usual length these looked idle. */
+	CHECK_EQ(sleeps_of_polls(20000000, 5000), 0);
+	CHECK(sleeps_of(10000000, false) > 0);
+}
+
+UNIT_TEST(a_long_message_in_parts_does_not_sleep)
+{
+	CHECK_EQ(unit_fork(wait_for_parts, NULL), 0);
+}
+
+static void wait_with_slower_polls(void *arg)
+{
+	(void)arg;
+	setsid();
+	begin(BASE_WAIT_POLITE);
+	sleeps_of(10000000, false);
+	CHECK(sleeps_of_polls(300000000, 3000) > 0);
+}
+
+UNIT_TEST(polls_that_become_slow_are_learnt)
+{
+	CHECK_EQ(unit_fork(wait_with_slower_polls, NULL), 0);
+}
+
+/* Else it counts as a sleeper where it does not sleep, and not where it does: nobody wakes it. */
+UNIT_TEST(a_thread_that_is_armed_leaves_its_word_first)
+{
+	begin(BASE_WAIT_POLITE);
+	while (!wait_thread || !wait_thread->is_armed)
+		wait_round();
+	wait_disconnect();
+	CHECK(!wait_thread->is_armed);
+	end();
+}
+
 static void test_for(uint64_t ns, uint64_t work_ns)
 {
 	int flag = 0;

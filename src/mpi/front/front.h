@@ -80,8 +80,7 @@ uintptr_t loader_image_of(const void *addr);
 void *loader_next(const char *name, const void *caller);
 
 /* A call of the host MPI as wait/ sees it: it may block; test; end a wait of a rank of comm; of any
- * rank; begin what goes on inside other calls. Ranks of other communicators than MPI_COMM_WORLD
- * are not translated. */
+ * rank. Ranks of other communicators than MPI_COMM_WORLD are not translated. */
 #define WAIT_CALL(call)            (wait_call_begin(), wait_call_end(call))
 #define WAIT_TEST(call, found)     (wait_test_begin(), wait_test_end(call, found))
 #define WAIT_SEND(call, comm, to)  (wait_call_begin(), \
@@ -89,7 +88,6 @@ void *loader_next(const char *name, const void *caller);
 #define WAIT_RECV(call, comm, from) (wait_call_begin(), \
 				     wait_call_end_for(call, WAIT_RANK(comm, from, -1)))
 #define WAIT_COMMON(call)          (wait_common_begin(), wait_call_end_for(call, WAIT_ALL))
-#define WAIT_STEPS(call)           (wait_steps_begin(), wait_call_end_for(call, WAIT_ALL))
 #define WAIT_RANK(comm, r, other)  (CANONICAL_OF(comm) == abi.comm_world ? (r) : (other))
 
 /* Before and after the host MPI's MPI_Init, when the options are loaded: makes its blocking calls

@@ -152,8 +152,6 @@ def waited(f, call):
         return f'WAIT_SEND({call}, comm, dest)'
     if 'comm' in names and 'source' in names:
         return f'WAIT_RECV({call}, comm, source)'
-    if f.kind in table.COLLECTIVES and (f.name.startswith('I') or '_init' in f.name):
-        return f'WAIT_STEPS({call})'
     if f.kind in table.COLLECTIVES or f.name.startswith(('Start', 'Win_', 'Comm_', 'Pready', 'Put')):
         return f'WAIT_COMMON({call})'
     return f'WAIT_CALL({call})'
