@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tells calls of process_vm_readv() by a library of an MPI from others. */
-#include <dlfcn.h>
-#include <string.h>
-
 #include "message/private.h"
+#include "os/os.h"
 
 enum { CALLERS = 8 }; /* call sites known of each kind; an MPI has one or two */
 
@@ -11,17 +9,8 @@ static _Atomic(const void *) known[2][CALLERS]; /* of others, of hosts */
 static _Atomic uint32_t next_place[2];
 
 /* The libraries of MPICH, Open MPI (also its components), UCX and libfabric that copy messages. */
-static bool is_host_library(const char *path)
-{
-	static const char *const names[] = { "libmpi", "libpmpi", "libopen-pal", "mca_",
-					     "libuct", "libfabric", "libshm-fi" };
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
-		if (!strncmp(file, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
+static const char *const host_libraries[] = { "libmpi", "libpmpi", "libopen-pal", "mca_",
+					      "libuct", "libfabric", "libshm-fi", NULL };
 
 static bool is_known(const void *caller, bool is_host)
 {
@@ -38,9 +27,8 @@ static bool is_known(const void *caller, bool is_host)
 
 bool message_is_served(const void *caller)
 {
-	Dl_info info;
 	uint32_t at;
-	bool is_host;
+	int is_host;
 
 	if (!atomic_load_explicit(&message_is_on, memory_order_relaxed))
 		return false;
@@ -48,7 +36,9 @@ bool message_is_served(const void *caller)
 		return true;
 	if (is_known(caller, false))
 		return false;
-	is_host = dladdr(caller, &info) && info.dli_fname && is_host_library(info.dli_fname);
+	is_host = os_object_is_named(caller, host_libraries);
+	if (is_host < 0)
+		return false; /* in a handler that interrupted the loader: asked again */
 	at = atomic_fetch_add_explicit(&next_place[is_host], 1, memory_order_relaxed);
 	atomic_store_explicit(&known[is_host][at % CALLERS], caller, memory_order_relaxed);
 	return is_host;

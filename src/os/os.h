@@ -175,6 +175,11 @@ void os_populate(void *addr, uint64_t bytes);
 struct dl_phdr_info;
 int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
 
+/* Does the file of the loaded object that holds addr have a name that begins with one of these?
+ * names: ends with NULL. Unlike dladdr() it searches no symbols. Returns: 0, 1, or -EBUSY as
+ * os_objects_visit(). */
+int os_object_is_named(const void *addr, const char *const *names);
+
 /*
  * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such
  * addresses exist only where the runtime of a device is loaded. Context: may read /proc; not in

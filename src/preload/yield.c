@@ -4,11 +4,11 @@
  * I_MPI_THREAD_YIELD=3. Calls of the program's own code stay what they are.
  */
 #include <sched.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "os/endpoint.h"
+#include "os/os.h"
 #include "preload/next.h"
 #include "wait/wait.h"
 
@@ -24,18 +24,9 @@ static struct {
 #define OF_HOST ((uintptr_t)1 << 63)
 static _Atomic uintptr_t places[PLACES];
 
-/* Is this file a library of a host MPI? Its plugins and transports included. */
-static bool is_host_library(const char *path)
-{
-	static const char *const names[] = { "libmpi", "libpmpi", "libopen-", "libpsm", "libuc",
-					     "libfabric", "mca_", "libfastsockets" };
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
-		if (!strncmp(name, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
+/* The libraries of host MPIs, their plugins and transports. */
+static const char *const host_libraries[] = { "libmpi", "libpmpi", "libopen-", "libpsm", "libuc",
+					      "libfabric", "mca_", "libfastsockets", NULL };
 
 /* Threads may look one call site up at the same time, with the same result. */
 static bool is_host_call(const void *caller)
@@ -43,12 +34,13 @@ static bool is_host_call(const void *caller)
 	uintptr_t at = (uintptr_t)caller;
 	_Atomic uintptr_t *place = &places[(at ^ at >> 7) % PLACES];
 	uintptr_t known = atomic_load_explicit(place, memory_order_relaxed);
-	Dl_info info;
 
 	if ((known & ~OF_HOST) != at) {
-		known = at;
-		if (dladdr(caller, &info) && info.dli_fname && is_host_library(info.dli_fname))
-			known |= OF_HOST;
+		int is_host = os_object_is_named(caller, host_libraries);
+
+		if (is_host < 0)
+			return false; /* in a handler that interrupted the loader: asked again */
+		known = at | (is_host ? OF_HOST : 0);
 		atomic_store_explicit(place, known, memory_order_relaxed);
 	}
 	return known & OF_HOST;

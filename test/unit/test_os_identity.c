@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -92,4 +95,27 @@ UNIT_TEST(random_numbers_differ)
 	uint64_t a = os_random_u64(), b = os_random_u64();
 
 	CHECK(a != b);
+}
+
+#define NAMES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static int inside_the_loader(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	*(int *)arg = os_object_is_named((void *)(uintptr_t)getpid, NAMES("libc."));
+	return 1;
+}
+
+UNIT_TEST(the_object_that_holds_an_address_is_known_by_its_name)
+{
+	const void *in_libc = dlsym(RTLD_DEFAULT, "getppid");
+	const void *own = (void *)(uintptr_t)inside_the_loader;
+	int result = 0, local;
+
+	CHECK_EQ(os_object_is_named(in_libc, NAMES("libm.", "libc.")), 1);
+	CHECK_EQ(os_object_is_named(in_libc, NAMES("libm.", "ibc.", "/")), 0);
+	CHECK_EQ(os_object_is_named(own, NAMES("libc.", "libm.")), 0);
+	CHECK_EQ(os_object_is_named(&local, NAMES("")), 0);
+	CHECK_EQ(os_objects_visit(inside_the_loader, &result), 1);
+	CHECK_EQ(result, -EBUSY);
+	CHECK_EQ(os_object_is_named(in_libc, NAMES("libc.")), 1);
 }
