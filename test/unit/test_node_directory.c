@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Headers of the processes of a job, found by pid, without a node group. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +65,51 @@ static void every_rank_finds_every_other(struct ranks *r)
 UNIT_TEST(every_rank_of_a_job_finds_the_headers_of_all_others)
 {
 	ranks_run(4, OPTIONS("SLUICE_LOG=info"), every_rank_finds_every_other, NULL);
+}
+
+static int listed; /* folders */
+
+/* In place of libc's. */
+DIR *opendir(const char *path)
+{
+	DIR *(*next)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
+
+	listed++;
+	return next(path);
+}
+
+static void open_one(bool is_named)
+{
+	int fd = is_named ? memfd_create(REGION_ARENA_NAME, 0) : open("/dev/null", O_RDONLY);
+
+	CHECK(fd >= 0 && (!is_named || !ftruncate(fd, 1 << 20)));
+}
+
+/* arg: files that rank 1 has open before its arena; the first has the name of an arena. */
+static void other_numbers(struct ranks *r)
+{
+	int more = *(int *)r->arg;
+
+	for (int i = 0; r->rank && i < more; i++)
+		open_one(!i);
+	announce(r);
+	listed = 0;
+	CHECK(node_header_of(r->pids[!r->rank]));
+	CHECK_EQ(listed, more > 3);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(an_arena_whose_descriptor_has_nearly_our_number_is_found_without_a_list)
+{
+	for (int more = 0; more <= 3; more++)
+		ranks_run(2, OPTIONS("SLUICE_LOG=info"), other_numbers, &more);
+}
+
+UNIT_TEST(an_arena_whose_descriptor_has_any_other_number_is_found)
+{
+	int more = 40;
+
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), other_numbers, &more);
 }
 
 static void strangers(struct ranks *r)
