@@ -3,7 +3,10 @@
 #include "message/private.h"
 #include "os/os.h"
 
-enum { CALLERS = 8 }; /* call sites known of each kind; an MPI has one or two */
+enum {
+	CALLERS = 8, /* call sites known of each kind; an MPI has one or two */
+	EARLY = 8,   /* a caller is looked up at each so many calls of unknown ones */
+};
 
 static _Atomic(const void *) known[2][CALLERS]; /* of others, of hosts */
 static _Atomic uint32_t next_place[2];
@@ -25,6 +28,15 @@ static bool is_known(const void *caller, bool is_host)
 	return false;
 }
 
+/* To know a caller takes as long as to read some 64 KB: its first calls are the kernel's. */
+static bool is_too_early(void)
+{
+	static _Atomic uint32_t calls;
+
+	return message_is_by_cost() &&
+	       atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) % EARLY != EARLY - 1;
+}
+
 bool message_is_served(const void *caller)
 {
 	uint32_t at;
@@ -34,7 +46,7 @@ bool message_is_served(const void *caller)
 		return false;
 	if (base_likely(is_known(caller, true)))
 		return true;
-	if (is_known(caller, false))
+	if (is_known(caller, false) || is_too_early())
 		return false;
 	is_host = os_object_is_named(caller, host_libraries);
 	if (is_host < 0)

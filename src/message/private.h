@@ -16,6 +16,9 @@ extern _Atomic bool message_is_on;
 #define SNAPSHOT_WHOLE_BYTES (64u << 10)
 #define SNAPSHOT_POSTED 24 /* nonblocking sends that offer copies at a time */
 
+/* Do times decide, rather than SLUICE_REGION_ADOPT_AFTER? */
+static inline bool message_is_by_cost(void) { return base_opt.region_adopt_after < 0; }
+
 /* Bytes at the ends of a message that no region holds. */
 struct message_edges { uint64_t head, tail; };
 

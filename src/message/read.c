@@ -24,6 +24,8 @@
 #define TIMED_PS_MAX       400u          /* of a byte: the reader may lose its CPU meanwhile */
 #define READ_MAX_BYTES     0x7ffff000ull /* the kernel's MAX_RW_COUNT */
 #define POPULATE_MAX_BYTES (64u << 20)   /* of a longer region, what is copied is populated */
+#define FIND_NS            120000u       /* of a search for a peer */
+#define FIND_TIMES         6
 #define PLAIN_MAX_BYTES    16384u        /* libc's memcpy, without a choice of kernels */
 
 enum {
@@ -360,6 +362,31 @@ static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 	return -1;
 }
 
+/* Time of reads from processes that were not found, since the last search. */
+static _Atomic uint64_t unfound_ns;
+
+/* Returns: the header of a peer, or NULL. A search takes FIND_NS, and gains nothing if few messages
+ * follow: one for each FIND_TIMES * FIND_NS of reads from processes that were not found. */
+static struct node_header *find_header(int pid)
+{
+	struct node_header *h = node_header_of(pid, false);
+	uint64_t ns = atomic_load_explicit(&unfound_ns, memory_order_relaxed);
+
+	if (h || (message_is_by_cost() && ns < FIND_NS * FIND_TIMES))
+		return h;
+	atomic_store_explicit(&unfound_ns, 0, memory_order_relaxed);
+	return node_header_of(pid, true);
+}
+
+static ssize_t read_unfound(const struct message_read *c)
+{
+	uint64_t begin_ns = os_now_ns();
+	ssize_t ret = read_real(c);
+
+	atomic_fetch_add_explicit(&unfound_ns, os_now_ns() - begin_ns, memory_order_relaxed);
+	return ret;
+}
+
 ssize_t message_read(const struct message_read *c)
 {
 	struct node_header *h;
@@ -378,8 +405,8 @@ ssize_t message_read(const struct message_read *c)
 	if (total >= DIRECT_MIN_BYTES && is_sibling(c->pid)) {
 		ret = read_served(c, NULL, total);
 	} else {
-		h = node_header_of(c->pid);
-		ret = h ? read_served(c, h, total) : read_real(c);
+		h = find_header(c->pid);
+		ret = h ? read_served(c, h, total) : read_unfound(c);
 	}
 	if (ret >= 0)
 		errno = err;

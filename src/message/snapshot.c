@@ -18,12 +18,16 @@
 #include "os/os.h"
 
 enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024, KERNEL_EACH = 16 };
+/* Bytes that peers have read by system call for each byte of the copies: its page costs 2 ns a
+ * byte, and the kernel reads a byte in 0.1 to 0.9 ns. */
+enum { READ_PER_GIVEN = 32 };
 
 struct snapshot {
 	/* number of the present copy; 0: none; written by the owner */
 	BASE_ALIGNED_LINE _Atomic uint64_t live;
 	_Atomic bool is_claimed;
 	uint64_t number; /* of the last copy */
+	uint64_t given;  /* bytes of `data` that have pages */
 	uint32_t place;
 	uintptr_t addr; /* of the message */
 	uint64_t bytes;
@@ -122,9 +126,6 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 
 static struct backoff *class_of(uint64_t bytes) { return &vain[rate_class(bytes)]; }
 
-/* Do times decide, rather than SLUICE_REGION_ADOPT_AFTER? */
-static bool is_by_cost(void) { return base_opt.region_adopt_after < 0; }
-
 /* Was the copy read, in less time than the kernel needs for the message? */
 static bool has_paid(struct node_header *h, const struct snapshot *s)
 {
@@ -134,7 +135,7 @@ static bool has_paid(struct node_header *h, const struct snapshot *s)
 			atomic_load_explicit(&h->copy_ps[class], memory_order_relaxed);
 
 	return atomic_load_explicit(&s->reads, memory_order_relaxed) &&
-	       (!is_by_cost() || s->head < s->bytes || !kernel || copy < kernel);
+	       (!message_is_by_cost() || s->head < s->bytes || !kernel || copy < kernel);
 }
 
 static void hide(struct node_header *h, uint64_t off, struct snapshot *s)
@@ -144,11 +145,16 @@ static void hide(struct node_header *h, uint64_t off, struct snapshot *s)
 				  memory_order_relaxed);
 }
 
+static void unclaim(struct snapshot *s)
+{
+	/* release: no copy is live when the next owner writes; partner: claim */
+	atomic_store_explicit(&s->is_claimed, false, memory_order_release);
+}
+
 static void withdraw(struct node_header *h, struct snapshot *s)
 {
 	hide(h, atomic_load_explicit(&h->snapshots_off, memory_order_relaxed), s);
-	/* release: no copy is live when the next owner writes; partner: claim */
-	atomic_store_explicit(&s->is_claimed, false, memory_order_release);
+	unclaim(s);
 }
 
 void message_copy_no_more(void)
@@ -161,7 +167,24 @@ void message_copy_no_more(void)
 		hide(h, off, place_of(h, off, (uint32_t)__builtin_ctzll(all)));
 }
 
-static struct snapshot *claim(struct node_header *h, bool is_posted)
+/* Have peers read enough for the pages of a copy of so many bytes? */
+static bool has_pages(const struct node_header *h, struct snapshot *s, uint64_t bytes)
+{
+	static _Atomic uint64_t spent; /* a hint */
+	uint64_t read = atomic_load_explicit(&h->private_bytes, memory_order_relaxed);
+	uint64_t old = atomic_load_explicit(&spent, memory_order_relaxed);
+	uint64_t price = bytes > s->given ? (bytes - s->given) * READ_PER_GIVEN : 0;
+
+	if (!price || !message_is_by_cost())
+		return true;
+	if (read - old < price)
+		return false;
+	atomic_store_explicit(&spent, old + price, memory_order_relaxed);
+	s->given = bytes;
+	return true;
+}
+
+static struct snapshot *claim(struct node_header *h, uint64_t bytes, bool is_posted)
 {
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
 	uint32_t end = is_posted ? PLACES : BLOCKING;
@@ -169,11 +192,14 @@ static struct snapshot *claim(struct node_header *h, bool is_posted)
 	for (uint32_t i = is_posted ? BLOCKING : 0; off && i < end; i++) {
 		struct snapshot *s = place_of(h, off, i);
 
-		/* acquire, partner: withdraw */
+		/* acquire, partner: unclaim */
 		if (!atomic_load_explicit(&s->is_claimed, memory_order_relaxed) &&
 		    !atomic_exchange_explicit(&s->is_claimed, true, memory_order_acquire)) {
 			s->place = i;
-			return s;
+			if (has_pages(h, s, bytes))
+				return s;
+			unclaim(s);
+			return NULL;
 		}
 	}
 	return NULL;
@@ -205,7 +231,7 @@ struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t 
 {
 	static _Atomic uint32_t messages;
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
-	struct snapshot *s = claim(h, is_posted);
+	struct snapshot *s = claim(h, edges->head + edges->tail, is_posted);
 	uint64_t begin_ns;
 
 	if (!s)
@@ -248,7 +274,7 @@ void snapshot_end(struct node_header *h, struct snapshot *s)
 
 	backoff_set(b, paid ? 0 : backoff_longer(backoff_interval(b), 1, VAIN_MAX));
 	/* the kernel has a message now and then, so that its time is known */
-	backoff_skip(b, paid ? is_by_cost() && s->number % KERNEL_EACH == 0 :
+	backoff_skip(b, paid ? message_is_by_cost() && s->number % KERNEL_EACH == 0 :
 			       backoff_interval(b));
 	withdraw(h, s);
 }

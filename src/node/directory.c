@@ -249,7 +249,7 @@ static bool is_alive(struct entry *e, struct node_peer *p)
 	return true;
 }
 
-struct node_header *node_header_of(int pid)
+struct node_header *node_header_of(int pid, bool may_search)
 {
 	struct entry *e = entry_find(pid);
 	/* acquire, partner: entry_fill */
@@ -257,7 +257,8 @@ struct node_header *node_header_of(int pid)
 	struct node_header *h;
 
 	if (base_unlikely(!p)) {
-		if (!node_header_self() || pid == own_pid || (e && !backoff_is_due(&e->retry)))
+		if (!may_search || !node_header_self() || pid == own_pid ||
+		    (e && !backoff_is_due(&e->retry)))
 			return NULL;
 		p = entry_fill(e, pid);
 		if (!p)

@@ -101,10 +101,10 @@ void node_exec_begin(void), node_exec_failed(void);
  * Returns: the header of a process of this machine; NULL: it does not run Sluice with equal
  * options, or its arena cannot be opened. The address is valid until node_fini(). Context: any
  * thread inside MPI; a look-up in a table without locks, for a stranger too. The first call for a
- * process takes some 100 us; a process without a header is looked for again after longer and
- * longer intervals.
+ * process that may search takes some 120 us; a process without a header is looked for again after
+ * longer and longer intervals. may_search: else NULL for a process that was not found before.
  */
-struct node_header *node_header_of(int pid);
+struct node_header *node_header_of(int pid, bool may_search);
 
 struct node_group; /* see the accessors below */
 

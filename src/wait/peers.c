@@ -64,7 +64,7 @@ static struct node_header *peer_find(int r)
 
 	if (r != peers.rank) {
 		pid = node_job_process(r);
-		h = pid ? node_header_of(pid) : NULL;
+		h = pid ? node_header_of(pid, true) : NULL;
 	}
 	if (atomic_exchange_explicit(&peers.is_known[r], true, memory_order_relaxed))
 		return h;

@@ -42,7 +42,7 @@ static inline ssize_t read_one(int pid, void *to, uintptr_t from, size_t bytes)
 }
 
 /* Rank 0 owns memory and tells its address; the others read. */
-static inline void announce(struct ranks *r)
+static inline void announce_only(struct ranks *r)
 {
 	char text[32];
 
@@ -52,6 +52,17 @@ static inline void announce(struct ranks *r)
 	setenv("PMIX_NAMESPACE", text, 1);
 	node_announce(true);
 	message_begin();
+	ranks_barrier(r);
+}
+
+/* The job has had messages: peers are known, and copies get pages. */
+static inline void announce(struct ranks *r)
+{
+	announce_only(r);
+	for (int i = 0; i < r->size; i++)
+		node_header_of(r->pids[i], true);
+	if (base_opt.region_adopt_after < 0)
+		atomic_store(&node_header_self()->private_bytes, 1 << 30);
 	ranks_barrier(r);
 }
 

@@ -280,6 +280,55 @@ UNIT_TEST(a_buffer_that_peers_read_again_and_again_is_adopted)
 		  buffers_earn_adoption, NULL);
 }
 
+/* ---- the first messages -------------------------------------------------------------------- */
+
+static uint64_t slow_ns; /* of all calls */
+
+static ssize_t slow_real(pid_t pid, const struct iovec *l, unsigned long n, const struct iovec *r,
+			 unsigned long m, unsigned long flags)
+{
+	uint64_t begin = os_now_ns();
+	ssize_t ret = process_vm_readv(pid, l, n, r, m, flags);
+
+	while (os_now_ns() < begin + 100000)
+		;
+	slow_ns += os_now_ns() - begin;
+	return ret;
+}
+
+/* A peer is looked for when reads have taken 720 us. */
+static void peers_are_earned(struct ranks *r)
+{
+	_Atomic uint64_t *noticed;
+	char *p = pages(MIB);
+	struct iovec v = { p, 65536 };
+
+	announce_only(r);
+	noticed = &node_header_self()->private_bytes;
+	for (int i = 0; i < 20; i++) {
+		struct iovec from = { (void *)atomic_load(&r->words[0]), 65536 };
+		bool is_paid = slow_ns > 720000;
+		struct message_read call = { .pid = r->pids[0], .local = &v, .locals = 1,
+					     .remote = &from, .remotes = 1, .real = slow_real };
+
+		if (!r->rank)
+			tell(r, p);
+		ranks_barrier(r);
+		if (r->rank) {
+			from.iov_base = (void *)atomic_load(&r->words[0]);
+			CHECK_EQ(message_read(&call), 65536);
+			CHECK_EQ(!node_header_of(r->pids[0], false), !is_paid);
+		}
+		ranks_barrier(r);
+	}
+	CHECK(r->rank || atomic_load(noticed));
+}
+
+UNIT_TEST(a_peer_is_looked_for_when_reads_have_taken_long_enough)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), peers_are_earned, NULL);
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static void owner_is_killed(struct ranks *r)

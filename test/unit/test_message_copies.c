@@ -67,6 +67,41 @@ UNIT_TEST(a_blocking_send_offers_a_copy_until_it_returns)
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), sends_offer_copies, NULL);
 }
 
+/* Sets what peers have read so far; then a message has a copy, or none. */
+static void send_after(struct ranks *r, uint64_t read, char *p, char *mine, size_t bytes,
+		       bool has_copy)
+{
+	if (!r->rank)
+		atomic_store(&node_header_self()->private_bytes, read);
+	CHECK_EQ(send_and_read(r, p, mine, bytes, (uint8_t)(read / 3)), has_copy && !r->rank);
+}
+
+/* A copy gets pages when peers have read 32 bytes for each of their bytes, once. */
+static void pages_are_earned(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+
+	announce_only(r);
+	CHECK(node_header_of(r->pids[!r->rank], true));
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	send_after(r, 1, p, mine, 65536, false);
+	send_after(r, MIB - 1, p, mine, 32768, false);
+	send_after(r, MIB, p, mine, 32768, true);
+	send_after(r, MIB, p, mine, 32768, true);
+	send_after(r, 2 * MIB - 1, p, mine, 65536, false);
+	send_after(r, 2 * MIB, p, mine, 65536, true);
+	send_after(r, 2 * MIB, p, mine, 65536, true);
+	send_after(r, 2 * MIB, p, mine, 32768, true);
+}
+
+UNIT_TEST(a_copy_gets_pages_when_peers_have_read_enough)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), pages_are_earned, NULL);
+}
+
 /* The pages are a region; the bytes before and behind them are in the copy. */
 static void edges_are_offered(struct ranks *r)
 {

@@ -33,7 +33,7 @@ static struct node_header *find(int pid)
 	struct node_header *h = NULL;
 
 	for (int i = 0; i < 40 && !h; i++) /* a stranger is looked for again after 16 calls */
-		h = node_header_of(pid);
+		h = node_header_of(pid, true);
 	return h;
 }
 
@@ -44,13 +44,13 @@ static void every_rank_finds_every_other(struct ranks *r)
 	CHECK_EQ(node_header_self()->job_rank, r->rank);
 	for (int q = 0; q < r->size; q++) {
 		int pid = r->pids[q];
-		struct node_header *h = node_header_of(pid);
+		struct node_header *h = node_header_of(pid, true);
 
 		CHECK_EQ(!h, q == r->rank);
 		if (h) {
 			CHECK_EQ(h->pid, pid);
 			CHECK_EQ(h->job_rank, q);
-			CHECK(node_header_of(pid) == h);
+			CHECK(node_header_of(pid, true) == h);
 			atomic_fetch_add(&h->private_bytes, 1);
 		}
 	}
@@ -94,7 +94,7 @@ static void other_numbers(struct ranks *r)
 		open_one(!i);
 	announce(r);
 	listed = 0;
-	CHECK(node_header_of(r->pids[!r->rank]));
+	CHECK(node_header_of(r->pids[!r->rank], true));
 	CHECK_EQ(listed, more > 3);
 	ranks_barrier(r);
 }
@@ -172,8 +172,8 @@ static void processes_end(struct ranks *r)
 	}
 	while (!atomic_load(&r->words[0]))
 		usleep(1000);
-	CHECK(!node_header_of(r->pids[1]));
-	for (int i = 0; i < 500 && node_header_of(r->pids[2]); i++)
+	CHECK(!node_header_of(r->pids[1], true));
+	for (int i = 0; i < 500 && node_header_of(r->pids[2], true); i++)
 		usleep(10000);
 	CHECK(!find(r->pids[2]));
 	atomic_store(&r->words[1], 1);
