@@ -300,7 +300,7 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 	if (!h || ret != (ssize_t)total)
 		return ret;
 	note_private(h, c->remote, c->remotes);
-	if (!is_long)
+	if (total <= SNAPSHOT_MAX_BYTES)
 		rate_end(h->kernel_ps, total, begin_ns);
 	if (is_long) {
 		uint64_t ns = base_min_u64(os_now_ns() - begin_ns, total * TIMED_PS_MAX / 1000);

@@ -331,6 +331,29 @@ UNIT_TEST(copies_are_offered_only_where_they_pay)
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), copies_cost_more, NULL);
 }
 
+/* Without the kernel's time of a length its copies seem to pay always. */
+static void reads_are_timed(struct ranks *r)
+{
+	char *p = NULL, *mine = pages(MIB);
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	for (size_t bytes = 8192; bytes <= 262144 && r->rank; bytes *= 2)
+		for (int i = 0; i < 4; i++)
+			CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, bytes), (ssize_t)bytes);
+	ranks_barrier(r);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(node_header_self()->kernel_ps) && !r->rank; i++)
+		CHECK(atomic_load(&node_header_self()->kernel_ps[i]));
+}
+
+UNIT_TEST(reads_by_the_kernel_are_timed_for_all_lengths_of_copies)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), reads_are_timed, NULL);
+}
+
 /* ---- nonblocking sends ------------------------------------------------------------------- */
 
 enum { REQUEST = 4711 };
