@@ -25,7 +25,7 @@
 #define READ_MAX_BYTES     0x7ffff000ull /* the kernel's MAX_RW_COUNT */
 #define POPULATE_MAX_BYTES (64u << 20)   /* of a longer region, what is copied is populated */
 #define FIND_NS            120000u       /* of a search for a peer */
-#define FIND_TIMES         6
+#define FIND_TIMES         4
 #define PLAIN_MAX_BYTES    16384u        /* libc's memcpy, without a choice of kernels */
 
 enum {
@@ -289,14 +289,20 @@ static ssize_t read_real(const struct message_read *c)
 	return c->real(c->pid, c->local, c->locals, c->remote, c->remotes, c->flags);
 }
 
-/* Has the kernel read all, and tells the owner. */
+/* Time of reads from processes that were not found, since the last search. */
+static _Atomic uint64_t unfound_ns;
+
+/* Has the kernel read all, and tells the owner. h: NULL: it was not found. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
 {
 	static _Atomic uint32_t messages;
-	bool is_long = h && total >= TIMED_MIN_BYTES;
-	uint64_t begin_ns = is_long ? os_now_ns() : h ? rate_begin(&messages) : 0;
+	bool is_long = !h || total >= TIMED_MIN_BYTES;
+	uint64_t begin_ns = is_long ? os_now_ns() : rate_begin(&messages);
 	ssize_t ret = read_real(c);
 
+	if (!h)
+		atomic_fetch_add_explicit(&unfound_ns, os_now_ns() - begin_ns,
+					  memory_order_relaxed);
 	if (!h || ret != (ssize_t)total)
 		return ret;
 	note_private(h, c->remote, c->remotes);
@@ -362,9 +368,6 @@ static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 	return -1;
 }
 
-/* Time of reads from processes that were not found, since the last search. */
-static _Atomic uint64_t unfound_ns;
-
 /* Returns: the header of a peer, or NULL. A search takes FIND_NS, and gains nothing if few messages
  * follow: one for each FIND_TIMES * FIND_NS of reads from processes that were not found. */
 static struct node_header *find_header(int pid)
@@ -376,15 +379,6 @@ static struct node_header *find_header(int pid)
 		return h;
 	atomic_store_explicit(&unfound_ns, 0, memory_order_relaxed);
 	return node_header_of(pid, true);
-}
-
-static ssize_t read_unfound(const struct message_read *c)
-{
-	uint64_t begin_ns = os_now_ns();
-	ssize_t ret = read_real(c);
-
-	atomic_fetch_add_explicit(&unfound_ns, os_now_ns() - begin_ns, memory_order_relaxed);
-	return ret;
 }
 
 ssize_t message_read(const struct message_read *c)
@@ -406,7 +400,7 @@ ssize_t message_read(const struct message_read *c)
 		ret = read_served(c, NULL, total);
 	} else {
 		h = find_header(c->pid);
-		ret = h ? read_served(c, h, total) : read_unfound(c);
+		ret = h ? read_served(c, h, total) : read_private(c, NULL, total);
 	}
 	if (ret >= 0)
 		errno = err;

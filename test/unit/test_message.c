@@ -296,7 +296,7 @@ static ssize_t slow_real(pid_t pid, const struct iovec *l, unsigned long n, cons
 	return ret;
 }
 
-/* A peer is looked for when reads have taken 720 us. */
+/* A peer is looked for when reads have taken 480 us. */
 static void peers_are_earned(struct ranks *r)
 {
 	_Atomic uint64_t *noticed;
@@ -307,7 +307,7 @@ static void peers_are_earned(struct ranks *r)
 	noticed = &node_header_self()->private_bytes;
 	for (int i = 0; i < 20; i++) {
 		struct iovec from = { (void *)atomic_load(&r->words[0]), 65536 };
-		bool is_paid = slow_ns > 720000;
+		bool is_paid = slow_ns > 480000;
 		struct message_read call = { .pid = r->pids[0], .local = &v, .locals = 1,
 					     .remote = &from, .remotes = 1, .real = slow_real };
 
