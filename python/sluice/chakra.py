@@ -7,10 +7,14 @@
 
 Nodes become operations: computing and memory accesses a calc of their duration, COMM_SEND and COMM_RECV a
 send and a receive (comm_size, comm_dst, comm_src, comm_tag), COMM_COLL a schedule of `sluice goal gen`,
-metadata a nop. Control and data dependencies become requirements. The n-th collective that a rank has in a
-process group (pg_name) meets the n-th of the others; all ranks that have one in a group belong to it.
-comm_size is what a rank brings, at a scatter and a broadcast the root; comm_root is a number in the group
-(0).
+metadata a nop. Data dependencies become requirements. Control dependencies name the caller, which has not
+ended yet, and are left out, as Chakra's own feeder does. A node of the host (is_cpu_op) is computing on CPU
+0, whatever its type: where it communicates, a node of the device follows. Those (is_cpu_op false) compute on
+CPU 1 and communicate on CPU 2.
+
+The n-th collective that a rank has in a process group (pg_name) meets the n-th of the others; all ranks that
+have one in a group belong to it. comm_size is what a rank brings, at a scatter and a broadcast the root;
+comm_root is a number in the group (0).
 """
 from __future__ import annotations
 
@@ -37,16 +41,20 @@ TAGS_END = 0xffffffff
 
 @dataclasses.dataclass
 class Node:
-    """id, type and dependencies as in the schema; attributes by name: the numbers and texts."""
+    """id, type and data dependencies as in the schema; attributes by name: the numbers and texts."""
     id: int = 0
     type: int = 0
     after: list[int] = dataclasses.field(default_factory=list)
     duration_us: int = 0
     attributes: dict[str, int | str] = dataclasses.field(default_factory=dict)
 
-    def number(self, name: str) -> int:
-        value = self.attributes.get(name, 0)
-        return int(value)
+    def is_of_host(self) -> bool:
+        return bool(self.attributes.get('is_cpu_op'))
+
+    def cpu(self) -> str:
+        if self.attributes.get('is_cpu_op', 1):
+            return ''
+        return ' cpu 2' if self.type in (SEND, RECV, COLLECTIVE) else ' cpu 1'
 
 
 # ---- protobuf ----------------------------------------------------------------------------------------------
@@ -117,7 +125,7 @@ def _attribute(data: memoryview) -> tuple[str, int | str | None]:
 def _node(data: memoryview) -> Node:
     node = Node()
     for number, field in _fields(data):
-        if number in (4, 5):
+        if number == 5:
             node.after += _numbers(field)
         elif number == 10 and not isinstance(field, int):
             name, value = _attribute(field)
@@ -160,29 +168,36 @@ class _Trace:
 
     def __post_init__(self) -> None:
         for node in self.nodes:
-            if node.type == COLLECTIVE:
+            if node.type == COLLECTIVE and not node.is_of_host():
                 self.groups.setdefault(str(node.attributes.get('pg_name', '')), []).append(node)
 
     def fail(self, node: Node, message: str) -> SluiceError:
         return SluiceError(f'{self.path}: node {node.id}: {message}')
 
+    def number(self, node: Node, name: str, default: int | None = None) -> int:
+        value = node.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise self.fail(node, f'it has no number {name}')
+        return value
+
 
 def _operation(trace: _Trace, node: Node) -> str:
-    size, tag = node.number('comm_size'), node.number('comm_tag')
+    if not METADATA <= node.type <= COLLECTIVE:
+        raise trace.fail(node, f'type {node.type} is not known')
+    if node.type in (COMP, MEM_LOAD, MEM_STORE) or node.is_of_host() and node.type != METADATA:
+        return f'calc {node.duration_us * 1000}{node.cpu()}'
     if node.type in (SEND, RECV):
+        size, tag = trace.number(node, 'comm_size'), trace.number(node, 'comm_tag', 0)
         if not 0 <= tag < TAGS:
             raise trace.fail(node, f'comm_tag is {tag}; 0 to {TAGS - 1} are possible')
-        return f'send {size}b to {node.number("comm_dst")} tag {tag}' if node.type == SEND else \
-            f'recv {size}b from {node.number("comm_src")} tag {tag}'
-    if node.type in (COMP, MEM_LOAD, MEM_STORE):
-        return f'calc {node.duration_us * 1000}'
-    if node.type != METADATA:
-        raise trace.fail(node, f'type {node.type} is not known')
-    return 'nop'
+        peer = f'to {trace.number(node, "comm_dst")}' if node.type == SEND else \
+            f'from {trace.number(node, "comm_src")}'
+        return f'{"send" if node.type == SEND else "recv"} {size}b {peer} tag {tag}{node.cpu()}'
+    return f'nop{node.cpu()}'
 
 
 def _kind(trace: _Trace, node: Node) -> str:
-    number = node.number('comm_type')
+    number = trace.number(node, 'comm_type')
     if not 0 <= number < len(KINDS):
         raise trace.fail(node, f'comm_type {number} is not known')
     return KINDS[number]
@@ -223,8 +238,8 @@ def _expand(trace: _Trace, node: Node, schedule: list[str], members: Sequence[in
         line = re.sub(r' match \d+', '', line)
         line = re.sub(r' (to|from) (\d+) tag (\d+)',
                       lambda m: f' {m[1]} {members[int(m[2])]} tag {first_tag + int(m[3])}', line)
-        trace.lines.append(line)
         label, colon, _ = line.partition(':')
+        trace.lines.append(line + node.cpu() if colon else line)
         if colon:
             trace.lines += [f'{label} requires n{node.id}', f'e{node.id} requires {label}']
 
@@ -241,9 +256,10 @@ def _expand_group(traces: Sequence[_Trace], group: str, made: _Collectives) -> N
         if len(kinds) > 1:
             raise SluiceError(f"process group '{group}': collective {n} is {' and '.join(sorted(kinds))}")
         kind = kinds.pop()
-        size = max(node.number('comm_size') for node in meeting)
+        size = max(traces[r].number(node, 'comm_size', 0 if kind == 'barrier' else None)
+                   for r, node in zip(members, meeting))
         size = size // len(members) if kind in BLOCK_OF_ALL else size
-        root = meeting[0].number('comm_root')
+        root = traces[members[0]].number(meeting[0], 'comm_root', 0)
         if kind in ROOTED and not 0 <= root < len(members):
             raise traces[members[0]].fail(meeting[0], f'comm_root is {root} in a group of {len(members)}')
         schedule = made.lines(kind, len(members), size, root if kind in ROOTED else 0)
@@ -260,12 +276,11 @@ def read(paths: Sequence[Path], *, use: Mapping[str, str] | None = None) -> Prog
         raise ValueError('no trace')
     for trace in traces:
         known = {node.id for node in trace.nodes}
-        is_collective = {node.id for node in trace.nodes if node.type == COLLECTIVE}
+        is_collective = {node.id for group in trace.groups.values() for node in group}
         for node in trace.nodes:
-            operation = 'nop' if node.type == COLLECTIVE else _operation(trace, node)
-            trace.lines.append(f'n{node.id}: {operation}')
-            if node.type == COLLECTIVE:
-                trace.lines += [f'e{node.id}: nop', f'e{node.id} requires n{node.id}']
+            trace.lines.append(f'n{node.id}: {_operation(trace, node)}')
+            if node.id in is_collective:
+                trace.lines += [f'e{node.id}: nop{node.cpu()}', f'e{node.id} requires n{node.id}']
             for other in dict.fromkeys(node.after):
                 if other not in known:
                     raise trace.fail(node, f'it depends on node {other}, which is not there')

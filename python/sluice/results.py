@@ -97,9 +97,10 @@ class Simulation:
 
 def _intervals(timeline: dict[str, Any] | None) -> list[Interval]:
     events = timeline['traceEvents'] if timeline else []
-    return [Interval(e['pid'], e['tid'], e['cat'] if e['cat'] in COLORS else e['name'].split()[0],
+    return [Interval(e['pid'], e['tid'],
+                     e['cat'] if e['cat'] in COLORS else e['name'].rpartition(': ')[2].split()[0],
                      e['ts'] * 1e3, (e['ts'] + e['dur']) * 1e3, e['name'])
-            for e in events if e['ph'] == 'X']
+            for e in events if e['ph'] == 'X']  # 'label (line 7): calc 3000'
 
 
 @dataclasses.dataclass(frozen=True)

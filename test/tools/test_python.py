@@ -228,6 +228,25 @@ def test_a_chakra_trace_takes_its_durations_and_dependencies(tmp_path):
     assert chakra.read(paths).simulate(L=100, o=10, g=0, G=0, O=0).end_ns.tolist() == [12010, 12120]
 
 
+def test_traces_of_pytorch_have_callers_and_calls_of_the_host(tmp_path):
+    """Chakra's converter keeps callers as control dependencies, which may be missing, and each collective a
+    second time as a call of the host, without its kind and size."""
+    def rank(r):
+        return et(tmp_path / str(r), node(1, COMP, us=3, is_cpu_op=1) + field(4, varint(99)),
+                  node(2, COLL, [1], us=2, is_cpu_op=1) + field(4, varint(2) + varint(3)),
+                  node(3, COMP, [1], us=50, is_cpu_op=0),
+                  node(4, COLL, [2], us=900, is_cpu_op=0, comm_type=0, comm_size=8),
+                  node(5, COMP, [2], us=40, is_cpu_op=1) + field(4, varint(5)))
+    program = chakra.read([rank(0), rank(1)])
+    assert program.check() == []
+    result = program.simulate(timeline=True, L=100, o=10, g=0, G=0, O=0)
+    spans = {(i.kind, i.cpu): (i.begin_ns, i.end_ns) for i in result.intervals if i.rank == 0}
+    assert spans['calc', 1] == (3000, 53000)  # the device computes beside the host
+    assert spans['send', 2][0] >= 5000 and result.total_ns == 53000
+    assert ('calc', 2) not in spans
+    assert result.messages == goal.pattern('ring-allreduce', 2).simulate().messages
+
+
 def test_process_groups_have_their_own_ranks_and_order(tmp_path):
     def rank(r):
         group = f'g{r % 2}'
@@ -246,7 +265,12 @@ def test_process_groups_have_their_own_ranks_and_order(tmp_path):
     (lambda p: et(p[0], node(1, COLL, comm_type=77)), r'x\.0\.et: node 1: comm_type 77 is not known'),
     (lambda p: et(p[0], node(1, COLL, comm_type=9)), r"group '': collective 0 is allreduce and barrier"),
     (lambda p: et(p[0], node(1, COLL), node(2, COLL)), r'different numbers of collectives: 1 to 2'),
-    (lambda p: et(p[0], node(1, SEND, comm_tag=1 << 40)), r'comm_tag is 1099511627776; 0 to 1048575')])
+    (lambda p: et(p[0], node(1, COLL, comm_size=8)), r'x\.0\.et: node 1: it has no number comm_type'),
+    (lambda p: et(p[0], node(1, COLL, comm_type=0)), r'x\.0\.et: node 1: it has no number comm_size'),
+    (lambda p: et(p[0], node(1, SEND, comm_size=8)), r'x\.0\.et: node 1: it has no number comm_dst'),
+    (lambda p: et(p[0], node(1, RECV, comm_src=1)), r'x\.0\.et: node 1: it has no number comm_size'),
+    (lambda p: et(p[0], node(1, SEND, comm_size=8, comm_dst=1, comm_tag=1 << 40)),
+     r'comm_tag is 1099511627776; 0 to 1048575')])
 def test_a_wrong_chakra_trace_is_told(change, message, tmp_path):
     paths = ring(tmp_path, comm_type=0, comm_size=120)
     change(paths)
