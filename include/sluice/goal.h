@@ -179,8 +179,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *   sluice_goal_start    leaves all to a rank that waits or to a progress thread that polls, if
  *                        there is one and all buffers are from sluice_goal_alloc(). Otherwise it
  *                        executes operations of this rank that require nothing. Then, unless a rank
- *                        of the group waits, it executes all that is ready of every rank and what
- *                        follows from it, for about 100 us at most
+ *                        of the group waits, it executes all that is ready of every rank that is
+ *                        in no call and what follows from it, for about 100 us at most
  *   sluice_goal_test     the same, and takes part in a copy or computation that another rank has
  *                        begun
  *   sluice_goal_wait,    execute operations of this rank as they become ready, of all its
@@ -201,6 +201,10 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * it the first time; it blocks all signals but those of faults, calls no function of the program,
  * and ends with the group or the process. With SLUICE_GOAL_THREAD=off there is none, and what takes
  * longer than 100 us goes on with the next call of any rank.
+ *
+ * Of a schedule whose operations are sends and receives of at most 1 KB that require nothing,
+ * sluice_goal_start sends, and a call of its rank, or a rank that waits, receives: nothing waits
+ * for these receives but the program.
  *
  * A wait that finds nothing to do sleeps, until a message for its rank or for a millisecond. Nobody
  * is woken while nothing is pending. Operations on memory of a program that is not from

@@ -131,6 +131,15 @@ UNIT_TEST(a_calc_ends_in_time_while_all_ranks_compute)
 	ranks_run(2, NULL, calc_and_message, NULL);
 }
 
+/* Whoever executes it computes no more for others. */
+static struct sched_inst *open_nop(struct sched_group *g)
+{
+	plan_init(&plan);
+	goal_add(&plan.build, &(struct goal_op){ .type = GOAL_NOP });
+	plan.channel = 2;
+	return plan_open(&plan, g);
+}
+
 /* ---- starts that are left to the watcher -------------------------------------------------- */
 
 enum { HANDOVERS = 3000, LOST_NS = 1000000000 };
@@ -141,6 +150,7 @@ static void hand_over(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
 	struct sched_inst *calc = r->rank ? open_calc(g, 20000) : NULL, *s = NULL;
+	struct sched_inst *alone = open_nop(g);
 	_Atomic uint64_t *stamp = sched_alloc(g, sizeof *stamp);
 
 	if (!r->rank) {
@@ -155,6 +165,7 @@ static void hand_over(struct ranks *r)
 	for (uint64_t k = 0; k < HANDOVERS; k++) {
 		uint64_t until = os_now_ns() + LOST_NS;
 
+		CHECK_EQ(sched_execute(alone, UINT64_MAX), 0);
 		ranks_barrier(r);
 		if (r->rank) {
 			CHECK_EQ(sched_execute(calc, UINT64_MAX), 0);
@@ -174,6 +185,109 @@ static void hand_over(struct ranks *r)
 UNIT_TEST(a_start_that_is_left_to_the_watcher_is_not_lost)
 {
 	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, hand_over, NULL);
+}
+
+/* ---- ranks that compute after a start --------------------------------------------------- */
+
+/* Rank 1 sends. Rank 0 receives, then writes the time. */
+static struct sched_inst *open_stamp(struct sched_group *g, _Atomic uint64_t *stamp)
+{
+	plan_init(&plan);
+	if (sched_rank(g)) {
+		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 8, 8);
+	} else {
+		goal_recv(&plan.build, 1, 0, GOAL_USER, 8, 8);
+		goal_add(&plan.build,
+			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
+		goal_requires(&plan.build, 1, 0);
+	}
+	plan.buffers[0] = (void *)stamp;
+	plan.bytes[0] = 16;
+	plan.count = 1;
+	return plan_open(&plan, g);
+}
+
+/* Both ranks start, rank 0 before, after or while rank 1 does, and make no further call: the last
+ * start executes what is ready. */
+static void both_compute(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	_Atomic uint64_t *stamp = sched_alloc(g, 16);
+	struct sched_inst *s = open_stamp(g, stamp), *alone = open_nop(g);
+
+	for (uint64_t k = 0; k < HANDOVERS; k++) {
+		uint64_t until = os_now_ns() + LOST_NS;
+
+		CHECK_EQ(sched_execute(alone, UINT64_MAX), 0);
+		*stamp = 0;
+		ranks_barrier(r);
+		compute(r->rank ? 1000 : k % 200 * 10);
+		CHECK_EQ(sched_run(s), 0);
+		while (!r->rank && !*stamp)
+			CHECK(os_now_ns() < until);
+		ranks_barrier(r);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	}
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(the_last_start_executes_what_is_ready_whoever_comes_last)
+{
+	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, both_compute, NULL);
+}
+
+/* Rank 1 has begun to receive short messages, for which nothing waits, and makes no further call.
+ * Rank 0 sends it more than rings and records hold, then writes the time. */
+struct many { uint32_t messages, bytes; };
+
+static void more_than_rings_hold(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	const struct many *m = r->arg;
+	_Atomic uint64_t *stamp = sched_alloc(g, 8 + m->bytes);
+	struct sched_inst *s;
+	uint64_t until;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < m->messages && r->rank; i++)
+		goal_recv(&plan.build, 0, i, GOAL_USER, 8, m->bytes);
+	for (uint32_t i = 0; i < m->messages && !r->rank; i++)
+		goal_send(&plan.build, 1, i, 0, GOAL_USER, 8, m->bytes);
+	if (!r->rank)
+		goal_add(&plan.build,
+			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
+	for (uint32_t i = 0; i < m->messages && !r->rank; i++)
+		goal_requires(&plan.build, m->messages, i);
+	plan.buffers[0] = (void *)stamp;
+	plan.bytes[0] = 8 + m->bytes;
+	plan.count = 1;
+	s = plan_open(&plan, g);
+	for (int k = 0; k < 20; k++) {
+		*stamp = 0;
+		if (r->rank)
+			CHECK_EQ(sched_run(s), 0);
+		ranks_barrier(r);
+		if (!r->rank)
+			CHECK_EQ(sched_run(s), 0);
+		until = os_now_ns() + LOST_NS;
+		while (!r->rank && !*stamp)
+			CHECK(os_now_ns() < until);
+		ranks_barrier(r);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	}
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(sends_to_a_rank_that_computes_end_when_the_ring_is_full)
+{
+	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, more_than_rings_hold,
+		  &(struct many){ 250, 8 });
+}
+
+UNIT_TEST(sends_to_a_rank_that_computes_end_when_all_records_are_in_use)
+{
+	ranks_run(2, (char *[]){ "SLUICE_GOAL_THREAD=off", NULL }, more_than_rings_hold,
+		  &(struct many){ 50, 64 });
 }
 
 /* ---- nobody is woken for nothing --------------------------------------------------------- */

@@ -148,6 +148,7 @@ static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	s->ops[i].state = OP_BACKLOG;
 	list_push(d, backlog, opref_of(s->slot, i), &s->ops[i]);
 	d->st->backlogged++;
+	state_mark_computing(&d->g->drivers[dst]); /* its driver makes room */
 }
 
 static void note_timer(struct sched_driver *d, uint64_t end_ns)

@@ -241,9 +241,12 @@ static int body_create(struct sched_inst *s)
 	s->times = h.times_off ? (struct sched_times *)((char *)s->body + h.times_off) : NULL;
 	s->ref = own_ref(s, s->body);
 	s->needs_clock = s->times;
+	s->is_flat = true;
 	for (uint32_t i = 0; i < h.op_count; i++) {
 		const struct goal_op *op = inst_goal(s, i);
 
+		s->is_flat &= (op->type == GOAL_SEND || op->type == GOAL_RECV) && !op->requires &&
+			      op->bytes <= SCHED_FLAT_BYTES;
 		s->needs_clock |= op->type == GOAL_STAMP;
 		if (op->type != GOAL_SEND)
 			continue;

@@ -216,8 +216,11 @@ static bool can_reach(const struct sched_group *g, const struct sched_brief *b)
 
 void stages_sweep(struct sched_group *g)
 {
+	struct sched_stage *first, **link = &first, *t;
+
 	pthread_mutex_lock(&g->lock);
-	for (struct sched_stage **link = &g->stages, *t; (t = *link) != NULL;) {
+	first = atomic_load_explicit(&g->stages, memory_order_relaxed);
+	while ((t = *link) != NULL) {
 		if (!xfer_is_done(&t->job->x, t->tag, t->bits)) {
 			link = &t->next;
 			continue;
@@ -226,6 +229,7 @@ void stages_sweep(struct sched_group *g)
 		pool_put(g->pool, t->memory);
 		free(t);
 	}
+	atomic_store_explicit(&g->stages, first, memory_order_relaxed);
 	pthread_mutex_unlock(&g->lock);
 }
 
@@ -275,8 +279,8 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	t->tag = tag;
 	t->bits = work_bits(w);
 	pthread_mutex_lock(&g->lock);
-	t->next = g->stages;
-	g->stages = t;
+	t->next = atomic_load_explicit(&g->stages, memory_order_relaxed);
+	atomic_store_explicit(&g->stages, t, memory_order_relaxed);
 	pthread_mutex_unlock(&g->lock);
 	j->stage_off = (uint64_t)((char *)t->memory - (char *)region_arena_base());
 	atomic_store_explicit(&j->stage, STAGE_READY,

@@ -16,8 +16,9 @@
 #define SCHED_EAGER_BYTES 4096u
 /* lists of shorter pieces of private memory are packed by the sender */
 #define SCHED_PACK_BYTES 2048u
+#define SCHED_FLAT_BYTES 1024u /* of each message of a flat run, at most */
 #define SCHED_EAGERS     32u /* eager records for each pair of ranks */
-#define SCHED_STORE      64u /* unexpected inline messages for each pair of ranks */
+#define SCHED_STORE      64u /* unexpected inline messages for each pair */
 /* lists of posted receives, and of unexpected messages: 256 << shift, more when they are long */
 #define SCHED_BUCKETS     256u
 #define SCHED_SHIFT_MAX   8u
@@ -200,6 +201,7 @@ struct sched_state {
 	_Atomic uint32_t dead;     /* the rank's process has died */
 	_Atomic uint32_t departed; /* the rank has left the group */
 	_Atomic uint32_t refused;  /* some process does not drive the rank, see sched_driver */
+	BASE_ALIGNED_LINE _Atomic uint32_t computing; /* others drive it, see watch.c */
 	BASE_ALIGNED_LINE _Atomic sched_ref
 		ended; /* announced sends that receivers have copied: pushed by receivers */
 	BASE_ALIGNED_LINE _Atomic uint64_t jobs; /* open jobs: written by the driver, read by all */
@@ -210,8 +212,7 @@ struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t trouble;
 	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute meanwhile */
 	_Atomic uint32_t detached;
-	/* in rank 0's state only: 1 + rank of a process that drives all ranks, | WATCHER_THREAD
-	 * when its progress thread does; 0: none */
+	/* in rank 0's state only: 1 + rank of who drives all ranks, | WATCHER_THREAD; 0: none */
 	BASE_ALIGNED_LINE _Atomic uint32_t watcher;
 	/* set by a process that found the claim taken: the holder looks again after its release */
 	_Atomic uint32_t again;
@@ -246,11 +247,7 @@ struct sched_space {
 	uint64_t lo, hi;
 };
 
-struct sched_channel {
-	uint32_t number;
-	struct sched_runs *runs;
-	struct sched_channel *next;
-};
+struct sched_channel { uint32_t number; struct sched_runs *runs; struct sched_channel *next; };
 
 /* A message that this process has packed for a receiver that could not reach its bytes. */
 struct sched_stage {
@@ -281,6 +278,7 @@ struct sched_inst {
 	unsigned flags;
 	bool needs_clock;
 	bool sends_long;      /* some send is copied in several fragments */
+	bool is_flat;         /* short messages only, and none waits for another operation */
 	bool is_mapped;       /* every process maps all of its memory */
 	bool finalized;       /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when `remaining` changed last */
@@ -307,10 +305,7 @@ struct sched_driver {
 		*directory; /* [SCHED_INSTS]: the bodies; written by the owner, release, acquire */
 };
 
-struct sched_mapping {
-	char *base;
-	uint64_t bytes;
-};
+struct sched_mapping { char *base; uint64_t bytes; };
 
 /* The progress thread of a process for one group, see thread.c. */
 struct sched_thread {
@@ -347,7 +342,7 @@ struct sched_group {
 	struct sched_channel *channels;
 	struct sched_inst *instances;   /* open ones of this process */
 	struct sched_inst *zombies;     /* failed and closed; peers may still refer to them */
-	struct sched_stage *stages;
+	_Atomic(struct sched_stage *) stages; /* written under the lock */
 	uint64_t last_id;
 	uint32_t next_slot;
 	bool keep_times;
@@ -511,6 +506,11 @@ bool state_drive_others(struct sched_group *g);
  * holds the state's claim. What takes longer is left to the progress thread.
  */
 void state_drive_all(struct sched_group *g);
+/* Has others drive a rank, or this rank when it has runs, while it is in no call. */
+void state_mark_computing(struct sched_driver *d);
+void state_set_computing(struct sched_group *g);
+void state_clear_computing(struct sched_group *g); /* they need not when it has none */
+bool state_has_computing_peers(const struct sched_group *g);
 /* As state_drive_all(), without the progress thread, for limit_ns at most. rounds: turns that found
  * something to do. Returns: true when it gave up. */
 bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *rounds);

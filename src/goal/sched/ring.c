@@ -159,10 +159,13 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		p->wake_due = 1;
 		d->st->wake_due = 1;
 	}
-	if (kind == SCHED_ANNOUNCED)
-		s->ops[i].state = OP_SENT;
-	else
+	if (kind != SCHED_ANNOUNCED) {
 		op_ended(d, s, i);
+		return;
+	}
+	s->ops[i].state = OP_SENT;
+	if (op->bytes <= SCHED_FLAT_BYTES) /* no record was free: the receive may be a flat run's */
+		state_mark_computing(&d->g->drivers[op->peer]);
 }
 
 /* ---- receiving --------------------------------------------------------------------------- */

@@ -62,6 +62,29 @@ static bool is_for_watcher(const struct sched_driver *d, const struct sched_inst
 	return state_is_watched(s->group);
 }
 
+/*
+ * Starts a flat run. The rank does not count as computing: nothing waits for its receives but the
+ * program's wait. Returns: false when a watcher drives all ranks, or somebody this one.
+ */
+static bool start_flat(struct sched_driver *d, struct sched_inst *s)
+{
+	struct sched_group *g = d->g;
+	bool is_full;
+
+	if (state_is_watched(g) || !state_try_claim(d))
+		return false;
+	atomic_store_explicit(&s->body->phase, RUN_GOING, memory_order_relaxed);
+	state_start_run(d, s);
+	state_wake_peers(d);
+	is_full = d->st->backlogged;
+	state_release(d);
+	atomic_thread_fence(memory_order_seq_cst); /* partners: ask_holder, state_set_computing */
+	if (base_unlikely(is_full || atomic_load_explicit(&d->st->again, memory_order_relaxed)) ||
+	    state_has_computing_peers(g))
+		state_drive_all(g);
+	return true;
+}
+
 int sched_run(struct sched_inst *s)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
@@ -71,7 +94,10 @@ int sched_run(struct sched_inst *s)
 		return ret;
 	if (!atomic_load_explicit(s->group->detached, memory_order_relaxed))
 		atomic_store_explicit(s->group->detached, 1, memory_order_relaxed);
+	if (s->is_flat && start_flat(d, s))
+		return 0;
 	push_start(d, s);
+	state_set_computing(s->group);
 	if (is_for_watcher(d, s))
 		return 0;
 	state_drive(d);
@@ -88,7 +114,7 @@ void run_finalize(struct sched_inst *s)
 	s->finalized = true;
 	if (base_unlikely(s->times) && phase_of(s) == RUN_DONE)
 		profile_run(s);
-	if (base_unlikely(s->group->stages))
+	if (base_unlikely(atomic_load_explicit(&s->group->stages, memory_order_relaxed)))
 		stages_sweep(s->group);
 }
 
@@ -174,6 +200,7 @@ struct duty {
 	bool watches; /* this process is the watcher */
 	bool useful;  /* another rank had something to do: look at once after each step */
 	bool sleeps;  /* this process is about to sleep and must not become the watcher */
+	bool stays;   /* without runs, this rank does not count as computing after the call */
 };
 
 /* Drives other ranks when that is this process's duty. Returns: true when something was done. */
@@ -291,8 +318,10 @@ static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *
 		duty->sleeps = w.armed; /* after the next step */
 		if (w.armed) {
 			end_duty(g, duty);
-			if (atomic_load_explicit(g->detached, memory_order_relaxed))
+			if (atomic_load_explicit(g->detached, memory_order_relaxed)) {
+				state_set_computing(g);
 				state_cover_timers(g);
+			}
 		}
 		if (idle % HELP_EVERY)
 			continue;
@@ -315,14 +344,18 @@ static int finish_wait(struct sched_inst *s, int ret, struct duty *duty)
 	end_duty(g, duty);
 	if (!ret)
 		ret = result_of(s, phase_of(s));
+	if (duty->stays)
+		state_clear_computing(g);
 	state_drive_all(g);
 	return ret > 0 ? 0 : ret;
 }
 
 int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 {
-	struct duty duty = { .watches = phase_of(s) == RUN_GOING && state_watch(s->group, 0) };
+	struct duty duty = { .stays = s->is_flat };
 
+	if (!s->is_flat) /* else it ends in some polls, or this process watches after these */
+		duty.watches = phase_of(s) == RUN_GOING && state_watch(s->group, 0);
 	return finish_wait(s, wait_on_duty(s, timeout_ns, &duty), &duty);
 }
 
@@ -333,7 +366,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
-	struct duty duty = { 0 };
+	struct duty duty = { .stays = true };
 	int ret = prepare(s);
 
 	if (ret)

@@ -20,6 +20,53 @@ static bool is_claimed(const struct sched_driver *d)
 	return atomic_load_explicit(&d->st->claim, memory_order_relaxed);
 }
 
+static bool is_computing(const struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->st->computing, memory_order_relaxed);
+}
+
+/*
+ * Calls that go back to their programs drive only ranks that compute: the others drive themselves,
+ * and ranks that wait at once after each start read no line that a peer writes. Who makes something
+ * ready, passes a fence and finds that a rank does not compute leaves it to that rank, which looks
+ * at its own state after the fence here.
+ */
+void state_mark_computing(struct sched_driver *d)
+{
+	if (!is_computing(d))
+		atomic_store_explicit(&d->st->computing, 1, memory_order_relaxed);
+}
+
+void state_set_computing(struct sched_group *g)
+{
+	struct sched_driver *own = &g->drivers[g->rank];
+
+	if (!has_runs(own) || is_computing(own))
+		return;
+	state_mark_computing(own);
+	atomic_thread_fence(memory_order_seq_cst); /* partner: state_drive_until */
+}
+
+void state_clear_computing(struct sched_group *g)
+{
+	struct sched_driver *own = &g->drivers[g->rank];
+
+	if (has_runs(own) || !is_computing(own))
+		return;
+	atomic_store_explicit(&own->st->computing, 0, memory_order_relaxed);
+	/* another thread of the rank may have started a run and read 1: state_drive_all() looks
+	 * again */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool state_has_computing_peers(const struct sched_group *g)
+{
+	for (int k = 1; k < g->size; k++)
+		if (is_computing(&g->drivers[(g->rank + k) % g->size]))
+			return true;
+	return false;
+}
+
 bool state_drive_others(struct sched_group *g)
 {
 	bool progress = false;
@@ -79,11 +126,18 @@ bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *round
 	uint64_t give_up_ns = 0;
 	bool progress = true;
 
-	atomic_thread_fence(memory_order_seq_cst); /* partners: state_unwatch, ask_holder */
-	for (*rounds = 0; progress && !state_is_watched(g); ++*rounds) {
+	for (*rounds = 0; progress; ++*rounds) {
+		/* partners: state_unwatch, ask_holder, state_set_computing */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (state_is_watched(g))
+			break;
 		progress = false;
-		for (int k = 0; k < g->size; k++)
-			progress |= drive_or_ask(&g->drivers[(g->rank + g->size - k) % g->size]);
+		for (int k = 0; k < g->size; k++) {
+			struct sched_driver *d = &g->drivers[(g->rank + g->size - k) % g->size];
+
+			if (d->own || is_computing(d))
+				progress |= drive_or_ask(d);
+		}
 		if (!progress)
 			break;
 		if (!give_up_ns)
@@ -101,6 +155,7 @@ void state_drive_all(struct sched_group *g)
 
 	if (!atomic_load_explicit(g->detached, memory_order_relaxed))
 		return;
+	state_set_computing(g);
 	if (atomic_load_explicit(&g->thread.found_cpu, memory_order_relaxed))
 		limit_ns = DRIVE_FREE_NS;
 	if (state_drive_until(g, limit_ns, &rounds))
@@ -164,7 +219,9 @@ uint64_t state_next_timer(const struct sched_group *g)
 
 	for (int r = 0; r < g->size; r++) {
 		const struct sched_driver *d = &g->drivers[r];
-		uint64_t ns = atomic_load_explicit(&d->st->timer_ns, memory_order_relaxed);
+		uint64_t ns = d->own || is_computing(d) ? atomic_load_explicit(&d->st->timer_ns,
+									  memory_order_relaxed)
+						   : 0;
 
 		if (ns && (!first || ns < first) && !d->refused &&
 		    !atomic_load_explicit(&d->st->broken, memory_order_relaxed))
