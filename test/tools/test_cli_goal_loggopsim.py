@@ -66,6 +66,8 @@ def test_patterns_take_the_same_time(pattern, tmp_path):
     ('calc 5 cpu 256', [], "rank 0: 'calc 5 cpu 256': cpu and nic are at most 255 there"),
     ('calc 5', ['-o', '/nonexistent/x'], 'cannot write /nonexistent/x')])
 def test_what_they_cannot_hold_is_told(text, options, message, tmp_path):
-    done = sluice('goal', 'compile', '--loggopsim', '-', *(options or ['-o', tmp_path / 'x']),
-                  input=f'num_ranks 1\nrank 0 {{ {text} }}\n')
-    assert done.returncode == 1 and message in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    for verb in 'compile', 'print':
+        done = sluice('goal', verb, '--loggopsim', '-', *(options or ['-o', tmp_path / 'x']),
+                      input=f'num_ranks 1\nrank 0 {{ {text} }}\n')
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr

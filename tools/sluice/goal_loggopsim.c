@@ -11,7 +11,7 @@
 #include "goal.h"
 
 enum { SEND = 1, RECV = 2, CALC = 3, RECORD = 39, COOKIE = 8, HEAD = 6, JUMP = 16 };
-#define NUMBER_MAX 255 /* of a cpu or nic */
+#define NUMBER_MAX 255 /* of a cpu or nic; txt2bin takes others modulo 256 */
 
 static uint64_t size_of(const struct goal_op *op)
 {
@@ -20,22 +20,22 @@ static uint64_t size_of(const struct goal_op *op)
 
 /* ---- what cannot be written -------------------------------------------------------------- */
 
-static const char *refusal(const struct goal_op *op, bool binary)
+static const char *refusal(const struct goal_op *op)
 {
 	if (goal_is_one_sided(op))
 		return "one-sided operations are not known there";
-	if (binary && (op->cpu > NUMBER_MAX || op->nic > NUMBER_MAX))
+	if (op->cpu > NUMBER_MAX || op->nic > NUMBER_MAX)
 		return "cpu and nic are at most 255 there";
 	return NULL;
 }
 
-static int check(const struct goal_program *p, const char *verb, bool binary)
+static int check(const struct goal_program *p, const char *verb)
 {
 	for (uint32_t rank = 0; rank < p->ranks; rank++) {
 		const struct goal_block *b = goal_program_block(p, rank);
 
 		for (uint32_t i = 0; i < b->op_count; i++) {
-			const char *why = refusal(&goal_ops_const(b)[i], binary);
+			const char *why = refusal(&goal_ops_const(b)[i]);
 			char what[120];
 
 			if (!why)
@@ -85,7 +85,7 @@ static void print_rank(const struct goal_block *b, uint32_t rank, FILE *out)
 
 int goal_loggopsim_print(const struct goal_program *p, FILE *out)
 {
-	int ret = check(p, "print", false);
+	int ret = check(p, "print");
 
 	if (ret)
 		return ret;
@@ -185,7 +185,7 @@ static void put_head(FILE *out, const struct goal_program *p)
 
 int goal_loggopsim_write(const struct goal_program *p, FILE *out)
 {
-	int ret = check(p, "compile", true);
+	int ret = check(p, "compile");
 
 	if (ret)
 		return ret;
