@@ -67,38 +67,6 @@ int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *
 	return ret;
 }
 
-struct named_query { uintptr_t addr; const char *const *names; };
-
-static bool is_named(const char *path, const char *const *names)
-{
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-
-	for (; *names; names++)
-		if (!strncmp(file, *names, strlen(*names)))
-			return true;
-	return false;
-}
-
-static int find_named(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	const struct named_query *q = arg;
-
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-
-		if (p->p_type == PT_LOAD && q->addr - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
-			return is_named(info->dlpi_name, q->names);
-	}
-	return 0;
-}
-
-int os_object_is_named(const void *addr, const char *const *names)
-{
-	struct named_query q = { (uintptr_t)addr, names };
-
-	return os_objects_visit(find_named, &q);
-}
-
 /* Runs at each large call: walks the loaded objects only after new ones were loaded. Inside a
  * handler that interrupted a call of the loader the answer is the last one. */
 static bool has_device_runtime(void)

@@ -180,6 +180,11 @@ int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *
  * os_objects_visit(). */
 int os_object_is_named(const void *addr, const char *const *names);
 
+/* Does this call site lie in a library of a host MPI, its plugins and transports included? Call
+ * sites are remembered; the first look takes some 10 us. Returns: 0, 1, -ENOENT without
+ * may_search, or as os_object_is_named(). */
+int os_is_host_mpi(const void *caller, bool may_search);
+
 /*
  * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such
  * addresses exist only where the runtime of a device is loaded. Context: may read /proc; not in

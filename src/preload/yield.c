@@ -12,7 +12,6 @@
 #include "preload/next.h"
 #include "wait/wait.h"
 
-#define PLACES 16
 #define IDLE_SLEEP_US 20
 
 static struct {
@@ -20,36 +19,10 @@ static struct {
 	int (*usleep)(useconds_t);
 } next;
 
-/* Addresses of call sites, with a bit above the address space for those of a host MPI. */
-#define OF_HOST ((uintptr_t)1 << 63)
-static _Atomic uintptr_t places[PLACES];
-
-/* The libraries of host MPIs, their plugins and transports. */
-static const char *const host_libraries[] = { "libmpi", "libpmpi", "libopen-", "libpsm", "libuc",
-					      "libfabric", "mca_", "libfastsockets", NULL };
-
-/* Threads may look one call site up at the same time, with the same result. */
-static bool is_host_call(const void *caller)
-{
-	uintptr_t at = (uintptr_t)caller;
-	_Atomic uintptr_t *place = &places[(at ^ at >> 7) % PLACES];
-	uintptr_t known = atomic_load_explicit(place, memory_order_relaxed);
-
-	if ((known & ~OF_HOST) != at) {
-		int is_host = os_object_is_named(caller, host_libraries);
-
-		if (is_host < 0)
-			return false; /* in a handler that interrupted the loader: asked again */
-		known = at | (is_host ? OF_HOST : 0);
-		atomic_store_explicit(place, known, memory_order_relaxed);
-	}
-	return known & OF_HOST;
-}
-
 /* Returns: whether the caller is a host MPI in an idle round, which is over now. */
 static bool is_idle_round(const void *caller)
 {
-	return wait_mode() != WAIT_SPIN && is_host_call(caller) && wait_round();
+	return wait_mode() != WAIT_SPIN && os_is_host_mpi(caller, true) > 0 && wait_round();
 }
 
 __attribute__((constructor)) static void find_endpoint(void) { endpoint_find(); }
