@@ -13,6 +13,7 @@
 
 #include "guard/guard.h"
 #include "message/message.h"
+#include "os/os.h"
 #include "preload/next.h"
 
 static struct {
@@ -85,19 +86,31 @@ static ssize_t read_by_number(pid_t pid, const struct iovec *local, unsigned lon
 			     (long)remotes, (long)flags);
 }
 
+/* Is there no mask at this address? The kernel has the call then, and refuses it. */
+__attribute__((noinline)) static bool is_unmapped(const uint64_t *at)
+{
+	uint64_t mask;
+
+	return at && os_read_memory(at, &mask, sizeof mask) == -EFAULT;
+}
+
+__attribute__((noinline)) static long mask_by_number(int how, const uint64_t *set, uint64_t *old)
+{
+	sigset_t in = { { set ? *set : 0 } }, out;
+	int ret = sigprocmask(how, set ? &in : NULL, &out);
+
+	if (!ret && old)
+		*old = out.__val[0];
+	return ret;
+}
+
 EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
-	if (base_unlikely(nr == SYS_rt_sigprocmask && d == 8)) {
-		sigset_t set = { { 0 } }, old;
-		int ret;
+	uint64_t *set = (uint64_t *)b, *old = (uint64_t *)c;
 
-		if (b)
-			set.__val[0] = *(unsigned long *)b;
-		ret = sigprocmask((int)a, b ? &set : NULL, c ? &old : NULL);
-		if (!ret && c)
-			*(unsigned long *)c = old.__val[0];
-		return ret;
-	}
+	if (base_unlikely(nr == SYS_rt_sigprocmask && d == 8) && !is_unmapped(set) &&
+	    !is_unmapped(old))
+		return mask_by_number((int)a, set, old);
 	if (base_unlikely(nr == SYS_process_vm_readv) &&
 	    message_is_served(__builtin_return_address(0))) {
 		struct message_read r = { (pid_t)a, (const struct iovec *)b, (unsigned long)c,

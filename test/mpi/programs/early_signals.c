@@ -3,6 +3,7 @@
  */
 #include "early.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -276,6 +277,8 @@ static void kernel_blocked(struct trial *t)
 	EXPECT(write(fd, t->buf, t->bytes) == (ssize_t)t->bytes);
 	touch(t, t->bytes / 2);
 	EXPECT(!syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, 8));
+	EXPECT(syscall(SYS_rt_sigprocmask, SIG_SETMASK, 16, NULL, 8) == -1 && errno == EFAULT);
+	EXPECT(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, 16, 8) == -1 && errno == EFAULT);
 	close(fd);
 }
 
