@@ -55,12 +55,12 @@ static struct wait_thread *self(void)
 
 static bool yields; /* reach the other ranks */
 
-/* Returns: for how long a wait yields before it naps. */
-static uint64_t yield_ns(void)
+/* Returns: for how long a wait spins or yields before it naps. */
+static uint64_t awake_ns(void)
 {
 	if (endpoint_self)
 		return SWITCH_NS;
-	return yields ? YIELD_NS : 0;
+	return yields ? YIELD_NS : SPIN_NS;
 }
 
 static void after_fork_child(void)
@@ -95,14 +95,15 @@ const char *wait_mode_name(enum wait_mode mode)
 	return names[mode];
 }
 
-/* A wait, or its next part after progress that took found_ns: neither ends the first one's time. */
-static void begin(struct wait_thread *w, uint64_t now, uint64_t found_ns)
+/* Of a call, or after progress in it that took work_ns. */
+static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 {
-	uint64_t spin_ns = base_min_u64(SPIN_SHARE * found_ns, SPIN_MAX_NS);
+	uint64_t spin_ns = base_min_u64(SPIN_SHARE * work_ns, SPIN_MAX_NS);
 
 	if (w->call != w->calls)
-		w->awake_until_ns = now + base_max_u64(SPIN_NS, yield_ns());
-	w->awake_until_ns = base_max_u64(w->awake_until_ns, now + spin_ns);
+		w->awake_until_ns = now + awake_ns();
+	else
+		w->awake_until_ns = base_max_u64(w->awake_until_ns, now + spin_ns);
 	w->since_ns = now;
 	w->call = w->calls;
 	w->polls = COLD_POLLS;
@@ -147,7 +148,7 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 	base_count(BASE_CTR_SLEEPS, 1);
 	if (word_sleep(w, own_word(), ns)) { /* polls for a while: more may come */
 		w->since_ns = os_now_ns();
-		w->awake_until_ns = w->since_ns + base_max_u64(SPIN_NS, yield_ns());
+		w->awake_until_ns = w->since_ns + awake_ns();
 	}
 	w->polls = 0;
 	w->round_at_ns = os_now_ns();
@@ -175,9 +176,11 @@ bool wait_round(void)
 	now = os_now_ns();
 	found = found_ns(w, now);
 	if (found || w->call != w->calls) {
-		begin(w, now, w->call == w->calls ? found : 0);
+		begin(w, now, found);
 	} else if (now < w->awake_until_ns) {
-		if (yield_ns() && !endpoint_yield())
+		if (!yields)
+			os_cpu_relax();
+		else if (!endpoint_yield())
 			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
 		w->round_at_ns = os_now_ns();
 	} else if (++w->polls >= COLD_POLLS) {

@@ -58,9 +58,9 @@ static inline enum wait_mode wait_mode(void)
 /* One thread's present wait. */
 struct wait_thread {
 	uint64_t since_ns;    /* begin of the wait, or of its last progress */
+	uint64_t awake_until_ns; /* spins or yields before it naps */
 	uint64_t round_at_ns; /* the last idle round */
 	uint64_t round_ns;    /* usual length of an idle round: near the least */
-	uint64_t awake_until_ns; /* spins or yields before it naps */
 	uint32_t calls;       /* calls of the program */
 	uint32_t call;        /* the call to which the other members belong */
 	uint32_t polls;       /* since the last nap */

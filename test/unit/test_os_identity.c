@@ -119,3 +119,12 @@ UNIT_TEST(the_object_that_holds_an_address_is_known_by_its_name)
 	CHECK_EQ(result, -EBUSY);
 	CHECK_EQ(os_object_is_named(in_libc, NAMES("libc.")), 1);
 }
+
+UNIT_TEST(call_sites_are_remembered)
+{
+	const void *own = (void *)(uintptr_t)inside_the_loader;
+
+	CHECK_EQ(os_is_host_mpi(own, false), -ENOENT);
+	CHECK_EQ(os_is_host_mpi(own, true), 0);
+	CHECK_EQ(os_is_host_mpi(own, false), 0);
+}
