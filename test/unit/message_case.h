@@ -103,4 +103,14 @@ static inline void tell(struct ranks *r, const void *p)
 	atomic_store(&r->words[0], (uintptr_t)p);
 }
 
+/* As announce(). Returns: the address of a MiB of rank 0. */
+static inline char *announce_mib(struct ranks *r)
+{
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(MIB));
+	ranks_barrier(r);
+	return (char *)atomic_load(&r->words[0]);
+}
+
 #endif

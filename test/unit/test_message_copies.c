@@ -139,11 +139,7 @@ static void copies_are_in_vain(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 	int offers = 0;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 1);
 	for (int i = 0; i < 1000 && !r->rank; i++) {
 		struct snapshot *s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
@@ -167,11 +163,7 @@ static void no_more_copies(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 	struct snapshot *s = NULL;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 1);
 	if (!r->rank) {
 		s = message_send(p, 60000, 60000, MESSAGE_BLOCKING);
@@ -206,11 +198,7 @@ static void sends_of_two_threads(struct ranks *r)
 	struct snapshot *first, *second;
 	pthread_t thread;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	for (int i = 0; i < 2; i++)
 		send_and_read(r, p + 60000 * i, mine, 60000, 1);
 	if (!r->rank) {
@@ -252,11 +240,7 @@ static void copy_changes(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 	struct snapshot *s;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 0);
 	if (!r->rank) {
 		memset(p, 1, 60000);
@@ -300,11 +284,7 @@ static void copies_cost_more(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 	int offers = 0;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 1);
 	for (int i = 0; i < 200; i++) {
 		struct snapshot *s = NULL;
@@ -336,11 +316,7 @@ static void reads_are_timed(struct ranks *r)
 {
 	char *p = NULL, *mine = pages(MIB);
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	for (size_t bytes = 8192; bytes <= 262144 && r->rank; bytes *= 2)
 		for (int i = 0; i < 4; i++)
 			CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, bytes), (ssize_t)bytes);
@@ -392,11 +368,7 @@ static void posted_sends_offer_copies(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 	uint64_t listed;
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 1);
 	for (uint8_t i = 2; i < 8; i++) {
 		if (!r->rank)
@@ -430,11 +402,7 @@ static void posted_sends_are_many(struct ranks *r)
 {
 	char *p = NULL, *mine = pages(MIB);
 
-	announce(r);
-	if (!r->rank)
-		tell(r, pages(MIB));
-	ranks_barrier(r);
-	p = (char *)atomic_load(&r->words[0]);
+	p = announce_mib(r);
 	send_and_read(r, p, mine, 60000, 1);
 	for (int round = 0; round < 3 && !r->rank; round++) {
 		struct snapshot *s = NULL;
