@@ -95,7 +95,7 @@ const char *wait_mode_name(enum wait_mode mode)
 	return names[mode];
 }
 
-/* Of a call, or after progress in it that took work_ns. */
+/* The wait of a call begins, or begins anew after progress that took work_ns. */
 static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 {
 	uint64_t spin_ns = base_min_u64(SPIN_SHARE * work_ns, SPIN_MAX_NS);
