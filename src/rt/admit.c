@@ -122,15 +122,15 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 		rt_crowded(q->kind, c->size, &again, &always);
 	if (q->bytes < again)
 		return 0;
-	t.is_always = q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS;
 	t.of = &c->classes[q->kind][size_class];
 	if (coll_gate_measures(gate, q->bytes) && !q->is_fixed) {
-		t.is_always = t.is_always && !c->has_gpu;
+		t.is_always = q->bytes >= always &&
+			      trials_is_always(c, COLL_BLOCKING, q->kind, q->bytes);
 		if (trials_wait(t.of, t.is_always))
 			t.uses = policy_reuse_stride(&t.of->reuse, size_class);
 		return trials_admit(c, &t);
 	}
-	if (t.is_always)
+	if (q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS)
 		return 1;
 	return q->is_fixed ? 0 : admit_reused(c, &t);
 }

@@ -164,17 +164,21 @@ bool trials_wait(const struct call_class *k, bool is_always)
 	       (!is_always || k->trial.needs_reuse);
 }
 
+bool trials_is_always(const struct rt_comm *c, enum coll_form form, enum coll kind, uint64_t bytes)
+{
+	return !c->has_gpu && policy_admit(&rt_gates[form][kind], bytes) == ADMIT_ALWAYS;
+}
+
 bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
 	int size_class = policy_size_class(bytes);
 	struct call_class *k = &c->classes[kind][size_class];
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][kind];
 
-	if (!coll_gate_measures(gate, bytes))
+	if (!coll_gate_measures(&rt_gates[COLL_BLOCKING][kind], bytes))
 		return false;
 	if (policy_trial_passes(&k->trial))
 		return true;
-	if (!trials_wait(k, !c->has_gpu && policy_admit(gate, bytes) == ADMIT_ALWAYS))
+	if (!trials_wait(k, trials_is_always(c, COLL_BLOCKING, kind, bytes)))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;

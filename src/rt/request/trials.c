@@ -410,8 +410,7 @@ bool rt_request_suits(const struct rt_comm *c) { return c->admits_requests; }
 /* For calls that trials measure. */
 static bool is_always(const struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
-	return !c->has_gpu &&
-	       policy_admit(&rt_gates[COLL_NONBLOCKING][kind], bytes) == ADMIT_ALWAYS;
+	return trials_is_always(c, COLL_NONBLOCKING, kind, bytes);
 }
 
 static struct call_class *class_of(struct rt_comm *c, enum coll kind, uint64_t bytes)
