@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define MESSAGES_MAGIC "SluiceM\n"
-#define MESSAGES_VERSION 1u
+#define MESSAGES_VERSION 2u
 #define MESSAGES_SUFFIX ".messages"
 
 struct messages_header {
@@ -36,6 +36,9 @@ enum messages_type {
 	MESSAGES_CANCELLED, /* request `id` receives nothing */
 	MESSAGES_LOST,      /* bytes: messages and collectives that could not be recorded */
 	MESSAGES_END,       /* MPI_Finalize; bytes: ns since MPI_Init */
+	MESSAGES_READY,     /* part of the partitioned send `id`; its MESSAGES_ISEND follows */
+	MESSAGES_ONE_SIDED, /* bytes go to the peer; payload: a part, which comes back */
+	MESSAGES_FLUSHED,   /* one-sided operations of window `count` to the peer (-1: all) */
 	MESSAGES_TYPES
 };
 
@@ -59,10 +62,17 @@ struct messages_record {
 	uint64_t computed_ns; /* outside MPI, since the thread's record before */
 	uint32_t comm;
 	int32_t peer;         /* world rank; of a collective: the root in its communicator */
-	int32_t tag;
-	uint32_t count;       /* elements of the payload */
+	int32_t tag;          /* of a collective: 0, or the channel of a persistent one */
+	uint32_t count;       /* elements of the payload; of a message: its channel */
 	uint64_t bytes;       /* of a message, a block, or the vector of a reduction */
 };
+
+/* Channels keep apart what MPI matches apart. 0: messages by tag, collectives by order. The n-th
+ * persistent collective or window of a communicator is channel n of it. The n-th partitioned
+ * message between two ranks under a tag is channel MESSAGES_PARTITIONED + n; the synchronisation of
+ * window n by MPI_Win_post and the like MESSAGES_SYNC + n. */
+#define MESSAGES_PARTITIONED 0x40000000u
+#define MESSAGES_SYNC        0x80000000u
 
 struct messages_part {
 	int32_t peer;         /* world rank */

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from support.mpi import ALL
-from support.paths import LIBRARY
+from support.paths import LIBRARY, SLUICE
 
 LOADER = '/lib64/ld-linux-x86-64.so.2'
 # An executable at a fixed address, and one whose symbols are bound at once.
@@ -59,3 +59,19 @@ def test_exports_of_a_library_that_comes_late(name, mode, bind, get_mpi, with_sl
     env = {'LD_BIND_NOW': bind} if bind else {}
     same(mpi.launch(1, sys.executable, '-c', load, sluice=False, env=env),
          mpi.launch(1, sys.executable, '-c', load, sluice=with_sluice, env=env))
+
+
+@pytest.mark.parametrize('is_late', [False, True])
+@pytest.mark.parametrize('name', ALL)
+def test_exports_of_a_recorded_program(name, is_late, get_mpi, with_sluice, tmp_path):
+    """Under sluice trace --goal, linked with MPI or loading it late."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi = get_mpi(name)
+    program = [mpi.build('exports.c', extra=['-ldl'])]
+    if is_late:
+        module = mpi.build('exports.c', extra=['-shared', '-fPIC', '-Dmain=module_main'],
+                           name='exports_module.so')
+        program = [sys.executable, '-c', f'import ctypes; ctypes.CDLL({str(module)!r}).module_main(0, None)']
+    trace = [SLUICE, 'trace', '-o', tmp_path / 't', '--goal', tmp_path / 'run.goal', '--']
+    same(mpi.launch(1, *program, sluice=False), mpi.launch(1, *trace, *program, sluice=False))

@@ -263,7 +263,7 @@ uint64_t schedule_expand(struct schedule_out *o, struct schedule_comm *comm,
 			 const struct messages_record *r, const struct messages_part *parts,
 			 void (*before)(void *ctx, uint64_t label), void *ctx)
 {
-	uint32_t turn = 1 + (uint32_t)(comm->turns++ % TURNS);
+	uint32_t turn = r->tag ? TURNS + (uint32_t)r->tag : 1 + (uint32_t)(comm->turns++ % TURNS);
 	const struct goal_block *block;
 
 	o->sums.collectives++;

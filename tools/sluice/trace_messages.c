@@ -106,7 +106,9 @@ static size_t payload_bytes(const struct messages_record *r)
 {
 	if (r->type == MESSAGES_COMM)
 		return r->count * sizeof(int32_t);
-	return r->type == MESSAGES_COLL ? r->count * sizeof(struct messages_part) : 0;
+	return r->type == MESSAGES_COLL || r->type == MESSAGES_ONE_SIDED
+		       ? r->count * sizeof(struct messages_part)
+		       : 0;
 }
 
 int messages_restart(struct messages_file *f)

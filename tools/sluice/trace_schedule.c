@@ -15,17 +15,29 @@
 #include "trace_data.h"
 #include "trace_schedule.h"
 
+struct labels {
+	uint64_t *all;
+	size_t count, cap;
+};
+
 struct request {
 	struct request *next;
 	uint32_t id, thread;
-	uint64_t label;
+	uint64_t label;          /* 0: of a partitioned send that is not complete */
+	struct labels ready;     /* what the parts of such a send require */
 	struct messages_record posted; /* a receive that is not described yet; else type NOTHING */
 };
 
 struct thread {
 	uint64_t ended, begun;   /* labels; 0: none. begun: nonblocking, after `ended` */
-	uint64_t *waited;        /* labels that the next computing requires */
-	size_t waited_count, waited_cap;
+	struct labels waited;    /* what the next computing requires */
+};
+
+/* A one-sided operation that has not been waited for. */
+struct pending {
+	uint32_t comm;
+	int32_t peer, channel;
+	uint64_t label;
 };
 
 enum { BUCKETS = 4096 };
@@ -39,6 +51,8 @@ struct rank {
 	struct schedule_comm *comms;
 	size_t comms_count, comms_cap;
 	struct request *requests[BUCKETS];
+	struct pending *pending;
+	size_t pending_count, pending_cap;
 	struct thread *now;      /* of the present record */
 	uint64_t traced_ns;
 	bool has_end;
@@ -69,6 +83,20 @@ static void follow(void *ctx, uint64_t label)
 		schedule_requires(k->out, label, k->now->ended);
 }
 
+static void add_label(struct labels *l, uint64_t label)
+{
+	*(uint64_t *)trace_add(&l->all, &l->count, &l->cap, sizeof *l->all) = label;
+}
+
+/* Writes that an operation requires all of these but one. */
+static void requires_all(struct rank *k, uint64_t label, struct labels *l, uint64_t but)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->all[i] != but)
+			schedule_requires(k->out, label, l->all[i]);
+	l->count = 0;
+}
+
 static void end_line(struct rank *k)
 {
 	if (k->out->thread)
@@ -87,43 +115,45 @@ static void compute(struct rank *k, uint64_t ns)
 	struct thread *t = k->now;
 	uint64_t label;
 
-	if (!ns && !t->waited_count)
+	if (!ns && !t->waited.count)
 		return;
 	label = schedule_label(k->out);
 	fprintf(k->out->file, "calc %" PRIu64, ns);
 	end_line(k);
 	follow(k, label);
-	for (size_t i = 0; i < t->waited_count; i++)
-		schedule_requires(k->out, label, t->waited[i]);
-	t->waited_count = 0;
+	requires_all(k, label, &t->waited, 0);
 	blocking(k, label);
 }
 
 static void wait_for(struct rank *k, uint64_t label)
 {
-	struct thread *t = k->now;
-
-	*(uint64_t *)trace_add(&t->waited, &t->waited_count, &t->waited_cap, sizeof *t->waited) =
-		label;
+	add_label(&k->now->waited, label);
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* Returns: the rank of the program that a traced one stands for. On a communicator of all ranks it
- * is at the same distance, so that neighbours in a ring stay neighbours. */
+/* Neighbours in a ring stay neighbours. */
+int32_t schedule_rank_at(const struct schedule_out *o, uint32_t ranks, bool is_all, uint32_t first,
+			 uint32_t number, int64_t distance)
+{
+	int64_t all = o->ranks, half = ranks;
+
+	if (is_all && 2 * distance > half)
+		distance -= ranks;
+	else if (is_all && 2 * distance < -half)
+		distance += ranks;
+	return (int32_t)((first + number + distance + all) % all);
+}
+
+/* Returns: the rank of the program that a traced one stands for. */
 static int32_t extrapolated(const struct rank *k, const struct schedule_comm *c, int32_t peer)
 {
-	int64_t all = k->out->ranks, half = k->ranks, distance = (int64_t)peer - k->number;
-
 	if (peer == MESSAGES_ANY)
 		return -1;
 	if (peer < 0)
 		return peer;
-	if (c->size == k->out->ranks && 2 * distance > half)
-		distance -= k->ranks;
-	else if (c->size == k->out->ranks && 2 * distance < -half)
-		distance += k->ranks;
-	return (int32_t)((k->first + k->number + distance + all) % all);
+	return schedule_rank_at(k->out, k->ranks, c->size == k->out->ranks, k->first, k->number,
+				(int64_t)peer - k->number);
 }
 
 static void put_transfer(struct rank *k, const struct messages_record *r, bool is_recv,
@@ -135,7 +165,7 @@ static void put_transfer(struct rank *k, const struct messages_record *r, bool i
 	fprintf(o->file, "l%" PRIu64 ": %s %" PRIu64 "b %s %d tag %u", label,
 		is_recv ? "recv" : "send", r->bytes, is_recv ? "from" : "to",
 		extrapolated(k, comm, r->peer),
-		messages_name_tag(o->names, comm->name, 0, (uint32_t)r->tag));
+		messages_name_tag(o->names, comm->name, r->count, (uint32_t)r->tag));
 	end_line(k);
 	o->sums.messages += !is_recv;
 	o->sums.bytes += is_recv ? 0 : r->bytes;
@@ -148,6 +178,15 @@ static void put_blocking(struct rank *k, const struct messages_record *r)
 	put_transfer(k, r, r->type == MESSAGES_RECV, label);
 	follow(k, label);
 	blocking(k, label);
+}
+
+static struct request **request_find(struct rank *k, uint32_t id)
+{
+	struct request **at = &k->requests[id % BUCKETS];
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	return at;
 }
 
 static struct request *request_add(struct rank *k, uint32_t id, uint64_t label)
@@ -165,14 +204,39 @@ static struct request *request_add(struct rank *k, uint32_t id, uint64_t label)
 static void put_nonblocking(struct rank *k, const struct messages_record *r)
 {
 	uint64_t label = ++k->out->labels;
-	struct request *q = r->id ? request_add(k, r->id, label) : NULL;
+	struct request *q = r->id ? *request_find(k, r->id) : NULL;
+	bool is_in_parts = q && !q->label;
 
-	if (r->type == MESSAGES_IRECV && q)
+	if (is_in_parts)
+		q->label = label;
+	else if (r->id)
+		q = request_add(k, r->id, label);
+	if (r->type == MESSAGES_IRECV && q && !r->count)
 		q->posted = *r; /* what comes is known when it is complete */
 	else
 		put_transfer(k, r, r->type == MESSAGES_IRECV, label);
 	follow(k, label);
+	if (is_in_parts)
+		requires_all(k, label, &q->ready, k->now->begun ? 0 : k->now->ended);
 	k->now->begun = label;
+}
+
+/* A part of a partitioned send is ready when its thread has come here. */
+static void put_ready(struct rank *k, const struct messages_record *r)
+{
+	struct request *q = *request_find(k, r->id);
+
+	if (!q)
+		q = request_add(k, r->id, 0);
+	if (!q->label && k->now->ended &&
+	    !(q->ready.count && q->ready.all[q->ready.count - 1] == k->now->ended))
+		add_label(&q->ready, k->now->ended);
+}
+
+static void request_free(struct request *q)
+{
+	free(q->ready.all);
+	free(q);
 }
 
 /* Writes a receive on the CPU of the thread that has posted it. */
@@ -192,17 +256,15 @@ static void put_received(struct rank *k, const struct request *q, const struct m
 
 static void put_done(struct rank *k, const struct messages_record *r)
 {
-	struct request **at = &k->requests[r->id % BUCKETS], *q;
+	struct request **at = request_find(k, r->id), *q = *at;
 
-	while ((q = *at) && q->id != r->id)
-		at = &q->next;
-	if (!q)
+	if (!q || !q->label)
 		return;
 	if (q->posted.type)
 		put_received(k, q, r->type == MESSAGES_DONE ? r : NULL);
 	wait_for(k, q->label);
 	*at = q->next;
-	free(q);
+	request_free(q);
 }
 
 /* Receives that the program never waited for: what they were posted with, if that is enough. */
@@ -213,8 +275,57 @@ static void end_requests(struct rank *k)
 			next = q->next;
 			if (q->posted.type)
 				put_received(k, q, &q->posted);
-			free(q);
+			request_free(q);
 		}
+}
+
+/* ---- one-sided operations ---------------------------------------------------------------- */
+
+static uint64_t put_side(struct rank *k, int32_t peer, uint64_t bytes, bool is_back)
+{
+	struct schedule_out *o = k->out;
+	uint64_t label = schedule_label(o);
+
+	fprintf(o->file, "%s %" PRIu64 "b %s %d tag %u", is_back ? "recv" : "send", bytes,
+		is_back ? "from" : "to", peer, windows_tag(o->names, o->thread, is_back));
+	end_line(k);
+	follow(k, label);
+	k->now->begun = label;
+	o->sums.messages += !is_back;
+	o->sums.bytes += is_back ? 0 : bytes;
+	return label;
+}
+
+static void put_one_sided(struct rank *k, const struct messages_record *r,
+			  const struct messages_part *part)
+{
+	int32_t peer = extrapolated(k, &k->comms[r->comm], r->peer);
+	struct pending *p;
+	uint64_t label = put_side(k, peer, r->bytes, false);
+
+	if (r->count)
+		label = put_side(k, peer, part->bytes, true);
+	if (r->id)
+		request_add(k, r->id, label);
+	p = trace_add(&k->pending, &k->pending_count, &k->pending_cap, sizeof *p);
+	*p = (struct pending){ r->comm, r->peer, r->tag, label };
+	k->out->sums.one_sided++;
+}
+
+static void put_flushed(struct rank *k, const struct messages_record *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->pending_count; i++) {
+		const struct pending p = k->pending[i];
+
+		if (p.comm == r->comm && p.channel == (int32_t)r->count &&
+		    (r->peer < 0 || p.peer == r->peer))
+			wait_for(k, p.label);
+		else
+			k->pending[n++] = p;
+	}
+	k->pending_count = n;
 }
 
 /* ---- communicators, collectives ---------------------------------------------------------- */
@@ -271,7 +382,7 @@ static int put_collective(struct rank *k, const struct messages_record *r,
 			return -EINVAL;
 	for (uint32_t i = 0; i < r->count; i++)
 		parts[i].peer = extrapolated(k, c, parts[i].peer);
-	if (r->peer < 0 || (uint32_t)r->peer >= c->size)
+	if (r->peer < 0 || (uint32_t)r->peer >= c->size || r->tag < 0)
 		return -EINVAL;
 	label = schedule_expand(k->out, c, r, parts, follow, k);
 	if (!label)
@@ -294,6 +405,8 @@ static bool has_no_peer(const struct messages_record *r)
 		return r->peer < 0 || r->tag < 0;
 	case MESSAGES_RECV:
 		return r->peer < MESSAGES_ANY || r->peer == -1 || r->tag < 0;
+	case MESSAGES_ONE_SIDED:
+		return r->peer < 0 || r->count > 1;
 	case MESSAGES_DONE:
 	case MESSAGES_IRECV:
 		return r->peer < MESSAGES_ANY || (r->peer != -1 && r->tag < 0);
@@ -330,6 +443,15 @@ static int put_record(struct rank *k, const struct messages_record *r, void *pay
 	case MESSAGES_CANCELLED:
 		put_done(k, r);
 		break;
+	case MESSAGES_READY:
+		put_ready(k, r);
+		break;
+	case MESSAGES_ONE_SIDED:
+		put_one_sided(k, r, payload);
+		break;
+	case MESSAGES_FLUSHED:
+		put_flushed(k, r);
+		break;
 	case MESSAGES_LOST:
 		k->out->sums.lost += r->bytes;
 		break;
@@ -346,14 +468,16 @@ static void rank_free(struct rank *k)
 	for (size_t i = 0; i < k->comms_count; i++)
 		free(k->comms[i].world);
 	for (size_t i = 0; i < k->threads_count; i++)
-		free(k->threads[i].waited);
+		free(k->threads[i].waited.all);
 	free(k->comms);
+	free(k->pending);
 	free(k->threads);
 	free(k);
 }
 
 /* first: number of the program's rank that traced rank 0 stands for. */
-static int put_rank(struct schedule_out *o, struct messages_file *f, uint32_t first)
+static int put_rank(struct schedule_out *o, struct messages_file *f, const struct windows *w,
+		    uint32_t first)
 {
 	struct rank *k = trace_alloc(sizeof *k);
 	struct messages_payload payload = { NULL };
@@ -369,6 +493,7 @@ static int put_rank(struct schedule_out *o, struct messages_file *f, uint32_t fi
 			break;
 	o->thread = 0;
 	end_requests(k);
+	windows_write(w, o, first, k->number, (uint32_t)k->threads_count);
 	if (!o->labels)
 		fputs("calc 0\n", o->file);
 	fputs("}\n", o->file);
@@ -389,6 +514,7 @@ static int put_rank(struct schedule_out *o, struct messages_file *f, uint32_t fi
 
 static int put_ranks(struct schedule_out *o, struct messages_file *files, uint32_t ranks)
 {
+	struct windows *w = windows_read(files, ranks);
 	int ret = 0;
 
 	fprintf(o->file, "// made by sluice trace --goal\n");
@@ -400,8 +526,9 @@ static int put_ranks(struct schedule_out *o, struct messages_file *files, uint32
 
 		ret = messages_restart(f);
 		if (!ret)
-			ret = put_rank(o, f, r / ranks * ranks);
+			ret = put_rank(o, f, w, r / ranks * ranks);
 	}
+	windows_free(w);
 	errno = 0;
 	if (!ret && (fflush(o->file) || ferror(o->file)))
 		ret = errno ? -errno : -EIO;
@@ -415,6 +542,10 @@ static void tell(const struct schedule_out *o, const char *path)
 		 " calls of collectives: %" PRIu64 " messages, %" PRIu64 " bytes",
 		 path, o->ranks, o->sums.messages, o->sums.bytes, o->sums.collectives,
 		 o->sums.their_messages, o->sums.their_bytes);
+	if (o->sums.one_sided)
+		tool_say("trace: %" PRIu64 " one-sided operations are messages to another CPU of "
+			 "their targets",
+			 o->sums.one_sided);
 	if (o->sums.lost)
 		tool_say("trace: %" PRIu64 " messages or collectives are missing; man sluice-trace "
 			 "says which",

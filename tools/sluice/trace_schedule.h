@@ -5,10 +5,12 @@
  *   trace_messages.c   message files -> records; which communicators of different ranks are one
  *   trace_liballprof.c traces of liballprof -> the same records
  *   trace_schedule.c   records -> text: order of each thread, requests, tags
+ *   trace_windows.c    one-sided operations -> what their targets do
  *   trace_expand.c     collectives -> the operations of a generator or of a user's schedule
  *
  * Ranks are written one after the other, each in one pass over its file. Memory is needed for
- * requests in flight, communicators and tags, not for messages.
+ * requests in flight, communicators and tags, and for one-sided operations, which are read before;
+ * not for messages.
  */
 #ifndef SLUICE_TOOL_TRACE_SCHEDULE_H
 #define SLUICE_TOOL_TRACE_SCHEDULE_H
@@ -110,6 +112,7 @@ struct schedule_out {
 	struct {
 		uint64_t messages, bytes, collectives, their_messages, their_bytes;
 		uint64_t lost, unknown; /* unknown: completions, as of MPI_Test */
+		uint64_t one_sided;
 	} sums;
 };
 
@@ -121,6 +124,26 @@ struct schedule_out {
  */
 int trace_schedule(const char *folder, const char *path, uint32_t ranks,
 		   struct schedule_choices *choices);
+
+/* Returns: the rank of the program that is `distance` traced ranks from one (`first` + `number`) of
+ * `ranks` traced ones. is_all: on a communicator of all ranks, which keeps distances. */
+int32_t schedule_rank_at(const struct schedule_out *o, uint32_t ranks, bool is_all, uint32_t first,
+			 uint32_t number, int64_t distance);
+
+/* ---- trace_windows.c --------------------------------------------------------------------- */
+
+/* The one-sided operations of a run, by target. */
+struct windows;
+struct windows *windows_read(struct messages_file *files, uint32_t ranks);
+void windows_free(struct windows *w);
+/* Tag of what an origin's thread sends to a target, is_back: of the answers. Operations of one
+ * thread arrive in their order, whatever their window. */
+uint32_t windows_tag(struct messages_names *names, uint32_t thread, bool is_back);
+/* Writes the receives and answers of a target, `first` + `number`, on a CPU of their own. */
+void windows_write(const struct windows *w, struct schedule_out *o, uint32_t first, uint32_t number,
+		   uint32_t cpu);
+
+/* ---- trace_schedule.c: text -------------------------------------------------------------- */
 
 /* Writes "l7: " and counts the label. Returns: the label. */
 uint64_t schedule_label(struct schedule_out *o);

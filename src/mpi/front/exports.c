@@ -47,16 +47,6 @@ struct loaded {
 	int n;
 };
 
-#define X(name) extern char choose_MPI_##name[], choose_PMPI_##name[];
-FRONT_OPTIONAL(X)
-#undef X
-
-static const struct { const char *name; char *choose; } optional[] = {
-#define X(name) { "MPI_" #name, choose_MPI_##name }, { "PMPI_" #name, choose_PMPI_##name },
-	FRONT_OPTIONAL(X)
-#undef X
-};
-
 static bool is_same(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
@@ -219,13 +209,13 @@ static int protection_of(uintptr_t at)
 
 static void rewrite(const struct loaded *l, ElfW(Sym) *const *symbols)
 {
-	for (size_t i = 0; i < BASE_ARRAY_LEN(optional); i++) {
+	for (size_t i = 0; front_optional[i].name; i++) {
 		ElfW(Sym) *s = symbols[i];
 
 		if (!l->n) {
 			s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);
-			s->st_value = (uintptr_t)optional[i].choose - l->self.base;
-		} else if (!has(l, optional[i].name)) {
+			s->st_value = (uintptr_t)front_optional[i].choose - l->self.base;
+		} else if (!has(l, front_optional[i].name)) {
 			s->st_value = 0; /* the loader goes on to the next library */
 		}
 	}
@@ -237,14 +227,15 @@ static void nothing(void) { }
 
 static function *decide(void)
 {
-	ElfW(Sym) *symbols[BASE_ARRAY_LEN(optional)];
+	ElfW(Sym) *symbols[FRONT_OPTIONAL_MAX];
 	uintptr_t lo = UINTPTR_MAX, hi = 0;
 	struct loaded l;
 	int protection;
 
 	collect(&l);
-	for (size_t i = 0; i < BASE_ARRAY_LEN(optional); i++) {
-		symbols[i] = l.self.symbols ? (ElfW(Sym) *)find(&l.self, optional[i].name) : NULL;
+	for (size_t i = 0; front_optional[i].name; i++) {
+		symbols[i] = l.self.symbols ?
+				     (ElfW(Sym) *)find(&l.self, front_optional[i].name) : NULL;
 		if (!symbols[i])
 			return nothing;
 		lo = base_min_u64(lo, (uintptr_t)symbols[i]);

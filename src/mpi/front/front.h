@@ -114,5 +114,13 @@ long front_protect(void *start, size_t bytes, int protection) __attribute__((vis
 /* Returns: trampoline of an MPI_X that not every host MPI has; NULL: this one lacks it. Context:
  * the loader calls it through choose_MPI_X (trampolines.py) when an object looks the symbol up. */
 void *front_choose(void *trampoline, const char *name) __attribute__((visibility("hidden")));
+/* The functions that exports.c exports only where the host MPI has them, up to a NULL. In
+ * optional.c of each library with such functions. */
+#define FRONT_OPTIONAL_MAX 256
+struct front_optional {
+	const char *name;
+	char *choose; /* calls front_choose() */
+};
+extern const struct front_optional front_optional[] __attribute__((visibility("hidden")));
 
 #endif

@@ -4,7 +4,7 @@
 
 usage: generate.py WHAT functions.table OUTPUT
 
-WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow or record
+WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow, record or record_optional
 """
 import re
 import sys
@@ -443,6 +443,7 @@ def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
               'host': host, 'signatures': signatures, 'collectives': collectives,
               'gates': gates, 'observe': observers, 'narrow': narrow,
+              'record_optional': lambda functions: recorders.write_optional(functions, C_HEAD, form_of),
               'record': lambda functions: recorders.write(functions, C_HEAD, neutral_args, form_of)}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)

@@ -2,7 +2,7 @@
 """recorders.h: the wrappers of libsluice-record.so (mpi/record)."""
 import table
 
-# Functions that libsluice.so does not export, and this library does: they make communicators.
+# Functions that libsluice.so does not export, and this library does.
 CREATORS = """
 use int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
 use int Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
@@ -15,6 +15,13 @@ use int Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int
 reorder, MPI_Comm *newcomm)
 use int Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const \
 int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *newcomm)
+use int Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win)
+use int Win_allocate_shared(_c)(MPI_Aint size, DISPL disp_unit, MPI_Info info, MPI_Comm comm, void \
+*baseptr, MPI_Win *win)
+use4 int Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int \
+dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
+use4 int Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, \
+int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 use int Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int \
 sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, \
 int reorder, MPI_Comm *newcomm)
@@ -47,6 +54,15 @@ MESSAGES = {
                           'CANONICAL_OF(comm));']),
     'Sendrecv_replace': (STATUS, ['if (!rc)', '\trecord_sendrecv(count, datatype, dest, sendtag, used, '
                                   'CANONICAL_OF(comm));']),
+    'Isendrecv': ([], ['if (!rc)', '\trecord_isendrecv(sendcount, sendtype, dest, sendtag, recvcount, '
+                       'recvtype, source, recvtag, comm, request);']),
+    'Isendrecv_replace': ([], ['if (!rc)', '\trecord_isendrecv(count, datatype, dest, sendtag, count, '
+                               'datatype, source, recvtag, comm, request);']),
+    'Psend_init': ([], ['if (!rc)', f'\trecord_psend_init(partitions, {PASS.format("dest")}, request);']),
+    'Precv_init': ([], ['if (!rc)', f'\trecord_precv_init(partitions, {PASS.format("source")}, request);']),
+    'Pready': ([], ['if (!rc)', '\trecord_ready(1, request);']),
+    'Pready_range': ([], ['if (!rc)', '\trecord_ready(partition_high - partition_low + 1, request);']),
+    'Pready_list': ([], ['if (!rc)', '\trecord_ready(length, request);']),
     'Mprobe': ([], ['if (!rc)', '\trecord_probed(message, CANONICAL_OF(comm));']),
     'Improbe': ([], ['if (!rc && *flag)', '\trecord_probed(message, CANONICAL_OF(comm));']),
     'Recv_init': ([], ['if (!rc)', f'\trecord_recv_init({PASS.format("source")}, request);']),
@@ -74,6 +90,32 @@ for mode in ('', 's', 'r', 'b'):
 MESSAGES['Bsend'] = ([], ['if (!rc)', f'\trecord_bsend({PASS.format("dest")}, NULL);'])
 MESSAGES['Ibsend'] = ([], ['if (!rc)', f'\trecord_bsend({PASS.format("dest")}, request);'])
 
+ORIGIN = 'record_bytes(origin_count, origin_datatype)'
+RESULT = '(int64_t)record_bytes(result_count, result_datatype)'
+# name: (bytes to the target, bytes that come back)
+ONE_SIDED = {
+    'Put': (ORIGIN, '-1'), 'Accumulate': (ORIGIN, '-1'), 'Get': ('0', f'(int64_t){ORIGIN}'),
+    'Get_accumulate': (ORIGIN, RESULT),
+    'Fetch_and_op': ('record_bytes(1, datatype)', '(int64_t)record_bytes(1, datatype)'),
+    'Compare_and_swap': ('record_bytes(2, datatype)', '(int64_t)record_bytes(1, datatype)'),
+}
+for name, (there, back) in ONE_SIDED.items():
+    MESSAGES[name] = ([], ['if (!rc)', f'\trecord_rma(win, target_rank, {there}, {back}, NULL);'])
+    MESSAGES[f'R{name.lower()}'] = ([], ['if (!rc)',
+                                        f'\trecord_rma(win, target_rank, {there}, {back}, request);'])
+for name, hook in {'fence': 'record_fence(win)', 'post': 'record_win_post(group, win)',
+                   'start': 'record_win_start(group, win)', 'complete': 'record_win_complete(win)',
+                   'wait': 'record_win_wait(win)', 'unlock': 'record_flush(win, rank, true)',
+                   'unlock_all': 'record_flush(win, -1, true)', 'flush': 'record_flush(win, rank, true)',
+                   'flush_all': 'record_flush(win, -1, true)',
+                   'flush_local': 'record_flush(win, rank, false)',
+                   'flush_local_all': 'record_flush(win, -1, false)'}.items():
+    MESSAGES[f'Win_{name}'] = ([], ['if (!rc)', f'\t{hook};'])
+MESSAGES['Win_test'] = ([], ['if (!rc && *flag)', '\trecord_win_wait(win);'])
+MESSAGES['Win_free'] = (['record_win_freed(win);'], [])
+for name in 'create', 'create_c', 'allocate', 'create_dynamic', 'allocate_shared':
+    MESSAGES[f'Win_{name}'] = ([], ['if (!rc)', '\trecord_win_made(comm, win);'])
+
 
 def made(f):
     """The communicator that a function makes."""
@@ -98,7 +140,8 @@ def collective(f, form_of):
     members = [f'.kind = COLL_{base.upper()}', '.comm = CANONICAL_OF(comm)',
                f'.root = {"root" if "root" in names else "-1"}',
                *[f'.{which} = {side(t)}' for which, t in zip(('send', 'recv'), terms)],
-               *(['.request = request'] if form == 'nonblocking' else [])]
+               *(['.request = request'] if form != 'blocking' else []),
+               *(['.is_persistent = true'] if form == 'persistent' else [])]
     return [], ['if (!rc)', '\trecord_coll(&(struct record_coll){',
                 *[f'\t\t{m},' for m in members], '\t});']
 
@@ -106,9 +149,7 @@ def collective(f, form_of):
 def around(f, form_of):
     """(statements before, statements after) of the call; None: the function is not wrapped."""
     if f.kind in table.COLLECTIVES:
-        return None if form_of(f)[1] == 'persistent' else collective(f, form_of)
-    if f.since == 4 and not f.small:
-        return None
+        return collective(f, form_of)
     if made(f):
         return [], ['if (!rc)', f'\trecord_comm_made({made(f)});']
     return MESSAGES.get(f.small or f.name)
@@ -129,13 +170,23 @@ def wrapper(f, neutral_args, form_of):
             *exported(f, args, f'record_{f.name}')]
 
 
+def is_optional(f):
+    """Is the function exported only where the host MPI has it? (front/exports.c)"""
+    return f.is_optional or f.since == 4 and not f.exported
+
+
 def exported(f, args, body):
     out = []
     for prefix in ('MPI_', 'PMPI_'):
-        out += [f'RECORD_EXPORT int {prefix}{f.name}({args});',
-                f'RECORD_EXPORT int {prefix}{f.name}({args})', '{', '\tstatic _Atomic(void *) known;', '',
-                f'\treturn {body}(record_next(&known, "{prefix}{f.name}")'
+        name = f'{prefix}{f.name}'
+        inner = f'found_{name}' if is_optional(f) else name
+        out += [f'{"static" if is_optional(f) else "RECORD_EXPORT"} int {inner}({args});',
+                f'{"static" if is_optional(f) else "RECORD_EXPORT"} int {inner}({args})', '{',
+                '\tstatic _Atomic(void *) known;', '', f'\treturn {body}(record_next(&known, "{name}")'
                 f'{", " if f.passed else ""}{f.passed});', '}', '']
+        if is_optional(f):
+            out += [f'RECORD_EXPORT int {name}({args}) __attribute__((alias("{inner}")));',
+                    f'RECORD_CHOICE({name}, {inner})', '']
     return out
 
 
@@ -145,10 +196,22 @@ def start(f, args):
             *exported(f, args, f'record_{f.name}')]
 
 
+def creators():
+    lines = [table.LINE.match(line) for line in CREATORS.strip().splitlines()]
+    return [table.Function(match, large) for match in lines
+            for large in ([False, True] if match['both'] else [False])]
+
+
+def write_optional(functions, head, form_of):
+    names = [p + f.name for f in [*functions, *creators()] if f.kind != 'init' and is_optional(f) and
+             around(f, form_of) for p in ('MPI_', 'PMPI_')]
+    return '\n'.join([head, '/* X(name): exported where the library has it */',
+                      '#define RECORD_OPTIONAL(X) \\', *[f'\tX({name}) \\' for name in names], ''])
+
+
 def write(functions, head, neutral_args, form_of):
-    creators = [table.Function(table.LINE.match(line)) for line in CREATORS.strip().splitlines()]
     out = [head]
-    for f in [*functions, *creators]:
+    for f in [*functions, *creators()]:
         if f.kind == 'init':
             out += start(f, neutral_args(f))
         elif around(f, form_of):

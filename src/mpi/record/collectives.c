@@ -144,7 +144,24 @@ static uint64_t common_bytes(const struct record_coll *call, bool is_root)
 	}
 }
 
-static void put(const struct record_coll *call, const struct record_comm *c, struct parts *parts)
+/* A persistent collective is put at each start. */
+static void keep(const struct record_coll *call, struct record_comm *c, struct messages_record *r,
+		 struct parts *parts)
+{
+	struct record_request *q = record_request_add(call->request, RECORD_OTHER);
+
+	r->tag = (int32_t)++c->channels;
+	if (!q) {
+		record_lost();
+		return;
+	}
+	q->is_persistent = true;
+	q->start = *r;
+	q->parts = parts->all;
+	parts->all = NULL;
+}
+
+static void put(const struct record_coll *call, struct record_comm *c, struct parts *parts)
 {
 	bool is_root = call->root == c->rank;
 	struct messages_record r = { .type = MESSAGES_COLL, .collective = collectives[call->kind],
@@ -163,13 +180,17 @@ static void put(const struct record_coll *call, const struct record_comm *c, str
 		return;
 	}
 	r.count = parts->count;
-	r.id = call->request ? record_request_add(call->request) : 0;
+	if (call->is_persistent) {
+		keep(call, c, &r, parts);
+		return;
+	}
+	r.id = call->request ? record_request_id(call->request, RECORD_OTHER) : 0;
 	record_put(&r, parts->all, parts->count * sizeof *parts->all);
 }
 
 void record_coll(const struct record_coll *call)
 {
-	const struct record_comm *c;
+	struct record_comm *c;
 	struct parts parts = { NULL };
 
 	record_lock();

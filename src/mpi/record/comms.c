@@ -21,7 +21,7 @@ static struct record_comm **bucket_of(MPI_Comm comm)
 
 static bool translate(MPI_Group group, int n, int32_t *out)
 {
-	int *all = malloc((size_t)n * sizeof *all);
+	int *all = malloc((size_t)n * sizeof *all + 1);
 	bool ok = all;
 
 	for (int i = 0; ok && i < n; i++)
@@ -83,7 +83,7 @@ static bool describe(struct record_comm *c, int32_t **out_list, uint32_t *out_co
 	return true;
 }
 
-static const struct record_comm *comm_add(MPI_Comm comm)
+static struct record_comm *comm_add(MPI_Comm comm)
 {
 	struct record_comm *c = calloc(1, sizeof *c), **bucket = bucket_of(comm);
 	struct messages_record r = { .type = MESSAGES_COMM };
@@ -111,9 +111,9 @@ void record_comms_start(void)
 	comm_add(abi.comm_self);
 }
 
-const struct record_comm *record_comm_of(MPI_Comm comm)
+struct record_comm *record_comm_of(MPI_Comm comm)
 {
-	for (const struct record_comm *c = *bucket_of(comm); c; c = c->next)
+	for (struct record_comm *c = *bucket_of(comm); c; c = c->next)
 		if (c->handle == comm)
 			return c;
 	return comm_add(comm);
@@ -122,6 +122,21 @@ const struct record_comm *record_comm_of(MPI_Comm comm)
 int32_t record_world_rank(const struct record_comm *comm, int rank)
 {
 	return rank >= 0 && rank < comm->size ? comm->world[rank] : -1;
+}
+
+int32_t *record_group(MPI_Group group, int *out_count)
+{
+	int (*size)(MPI_Group, int *) = record_host_function("PMPI_Group_size");
+	int32_t *world;
+
+	if (!size || size(group, out_count))
+		return NULL;
+	world = malloc((size_t)*out_count * sizeof *world + 1);
+	if (world && !translate(group, *out_count, world)) {
+		free(world);
+		return NULL;
+	}
+	return world;
 }
 
 static void forget(MPI_Comm comm)

@@ -8,38 +8,26 @@
 
 enum { BUCKETS = 4096 };
 
-enum request_kind { REQUEST_SEND, REQUEST_RECV, REQUEST_COLL };
-
-struct request {
-	struct request *next;
-	const void *handle;
-	uint32_t id;        /* 0: a persistent request that is not started */
-	bool is_persistent;
-	enum request_kind kind;
-	MPI_Comm comm;
-	struct messages_record start; /* of a persistent request */
-};
-
 struct message {
 	struct message *next;
 	const void *handle;
 	MPI_Comm comm;
 };
 
-static struct request *requests[BUCKETS];
+static struct record_request *requests[BUCKETS];
 static struct message *messages;
 static uint32_t last_id;
 
 /* ---- the table --------------------------------------------------------------------------- */
 
-static struct request **bucket_of(const void *handle)
+static struct record_request **bucket_of(const void *handle)
 {
 	return &requests[((uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 52];
 }
 
-static struct request *request_add(const void *request, enum request_kind kind)
+struct record_request *record_request_add(const void *request, enum record_kind kind)
 {
-	struct request *q = calloc(1, sizeof *q), **at;
+	struct record_request *q = calloc(1, sizeof *q), **at;
 
 	if (!q)
 		return NULL;
@@ -52,26 +40,29 @@ static struct request *request_add(const void *request, enum request_kind kind)
 	return q;
 }
 
-static struct request **request_find(const void *handle)
+struct record_request **record_request_find(const void *handle)
 {
-	struct request **at = bucket_of(handle);
+	struct record_request **at = bucket_of(handle);
 
 	while (*at && (*at)->handle != handle)
 		at = &(*at)->next;
 	return at;
 }
 
-static void request_remove(struct request **at)
+static void request_remove(struct record_request **at)
 {
-	struct request *q = *at;
+	struct record_request *q = *at;
 
 	*at = q->next;
+	free(q->parts);
 	free(q);
 }
 
-uint32_t record_request_add(const void *request)
+uint32_t record_next_id(void) { return ++last_id; }
+
+uint32_t record_request_id(const void *request, enum record_kind kind)
 {
-	struct request *q = request_add(request, REQUEST_COLL);
+	struct record_request *q = record_request_add(request, kind);
 
 	if (!q)
 		return 0;
@@ -136,7 +127,7 @@ static bool is_cancelled(const MPI_Status *status)
 	return test && !test(status, &flag) && flag;
 }
 
-static uint64_t size_of(MPI_Count count, MPI_Datatype type)
+uint64_t record_bytes(MPI_Count count, MPI_Datatype type)
 {
 	MPI_Count size = 0;
 
@@ -147,8 +138,7 @@ static uint64_t size_of(MPI_Count count, MPI_Datatype type)
 
 /* ---- records ----------------------------------------------------------------------------- */
 
-/* Describes a message in world ranks. Returns: false for MPI_PROC_NULL, or when it is lost. */
-static bool message_init(struct messages_record *r, uint8_t type, MPI_Comm comm, int peer, int tag,
+bool record_message_init(struct messages_record *r, uint8_t type, MPI_Comm comm, int peer, int tag,
 			 uint64_t bytes)
 {
 	const struct record_comm *c;
@@ -175,7 +165,7 @@ static void put_received(uint8_t type, uint32_t id, const MPI_Status *status, MP
 {
 	struct messages_record r;
 
-	if (!message_init(&r, type, comm, ((const int *)status)[abi.status_source],
+	if (!record_message_init(&r, type, comm, ((const int *)status)[abi.status_source],
 			  ((const int *)status)[abi.status_tag], bytes_of(status))) {
 		if (!id)
 			return;
@@ -189,14 +179,11 @@ void record_send(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm
 		 const void *request)
 {
 	struct messages_record r;
-	struct request *q;
 
 	record_lock();
-	if (message_init(&r, request ? MESSAGES_ISEND : MESSAGES_SEND, comm, dest, tag,
-			 size_of(count, type))) {
-		q = request ? request_add(request, REQUEST_SEND) : NULL;
-		if (q)
-			r.id = q->id = ++last_id;
+	if (record_message_init(&r, request ? MESSAGES_ISEND : MESSAGES_SEND, comm, dest, tag,
+			 record_bytes(count, type))) {
+		r.id = request ? record_request_id(request, RECORD_SEND) : 0;
 		put(&r);
 	}
 	record_unlock();
@@ -209,7 +196,7 @@ void record_bsend(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Com
 
 	(void)request; /* complete at once */
 	record_lock();
-	if (message_init(&r, MESSAGES_ISEND, comm, dest, tag, size_of(count, type)))
+	if (record_message_init(&r, MESSAGES_ISEND, comm, dest, tag, record_bytes(count, type)))
 		put(&r);
 	record_unlock();
 }
@@ -225,11 +212,11 @@ void record_irecv(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_C
 		  const void *request)
 {
 	struct messages_record r;
-	struct request *q;
+	struct record_request *q;
 
 	record_lock();
-	if (message_init(&r, MESSAGES_IRECV, comm, source, tag, size_of(count, type))) {
-		q = request_add(request, REQUEST_RECV);
+	if (record_message_init(&r, MESSAGES_IRECV, comm, source, tag, record_bytes(count, type))) {
+		q = record_request_add(request, RECORD_RECV);
 		if (q) {
 			r.id = q->id = ++last_id;
 			q->comm = comm;
@@ -247,7 +234,7 @@ void record_sendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag,
 	int source = ((const int *)status)[abi.status_source];
 
 	record_lock();
-	if (message_init(&r, MESSAGES_ISEND, comm, dest, tag, size_of(count, type))) {
+	if (record_message_init(&r, MESSAGES_ISEND, comm, dest, tag, record_bytes(count, type))) {
 		r.id = send = ++last_id;
 		put(&r);
 	}
@@ -256,6 +243,67 @@ void record_sendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag,
 	if (send) {
 		r = (struct messages_record){ .type = MESSAGES_DONE, .id = send, .peer = -1 };
 		put(&r);
+	}
+	record_unlock();
+}
+
+/* Sends `n` bytes to itself. Returns: whether the status tells. */
+static bool tells(void *exchange, MPI_Comm comm, int n)
+{
+	int (*isendrecv)(const void *, int, MPI_Datatype, int, int, void *, int, MPI_Datatype, int,
+			 int, MPI_Comm, MPI_Request *) = exchange;
+	char data[2][4] = { "", "" }, room[RECORD_STATUS_BYTES] __attribute__((aligned(8))) = "";
+	MPI_Request request = NULL;
+
+	return !isendrecv(data[0], n, abi.byte, 0, n, data[1], 4, abi.byte, 0, n, comm, &request) &&
+	       !host.Wait(&request, room) && ((int *)room)[abi.status_source] == 0 &&
+	       ((int *)room)[abi.status_tag] == n && bytes_of(room) == (uint64_t)n;
+}
+
+/* The statuses of MPI_Isendrecv hold nothing with MPICH 5. Context: locked. */
+static bool isendrecv_tells(void)
+{
+	static enum { UNKNOWN, YES, NO } known;
+	int (*dup)(MPI_Comm, MPI_Comm *) = record_host_function("PMPI_Comm_dup");
+	void *exchange = record_host_function("PMPI_Isendrecv");
+	MPI_Comm comm = NULL;
+
+	if (known == UNKNOWN) {
+		known = NO;
+		if (dup && exchange && !dup(abi.comm_self, &comm)) {
+			known = tells(exchange, comm, 1) && tells(exchange, comm, 2) ? YES : NO;
+			host.Comm_free(&comm);
+		}
+	}
+	return known == YES;
+}
+
+void record_isendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Count recv_count,
+		      MPI_Datatype recv_type, int source, int recv_tag, MPI_Comm comm,
+		      const void *request)
+{
+	struct messages_record send, recv;
+	struct record_request *q = NULL;
+	bool sends, receives;
+
+	record_lock();
+	sends = record_message_init(&send, MESSAGES_ISEND, comm, dest, tag,
+				    record_bytes(count, type));
+	receives = record_message_init(&recv, MESSAGES_IRECV, comm, source, recv_tag,
+				       record_bytes(recv_count, recv_type));
+	if (sends || receives)
+		q = record_request_add(request, receives ? RECORD_RECV : RECORD_SEND);
+	if (q && sends) {
+		send.id = ++last_id;
+		put(&send);
+		*(receives ? &q->also : &q->id) = send.id;
+	}
+	if (q && receives) {
+		recv.id = q->id = ++last_id;
+		q->comm = comm;
+		q->has_no_status = !isendrecv_tells();
+		q->start = recv;
+		put(&recv);
 	}
 	record_unlock();
 }
@@ -312,68 +360,20 @@ void record_imrecv(void *message, MPI_Count count, MPI_Datatype type, const void
 		record_irecv(count, type, abi.any_source, abi.any_tag, comm, request);
 }
 
-/* ---- persistent requests ----------------------------------------------------------------- */
-
-/* type: of the record that each start of the request puts. */
-static void init(uint8_t type, uint64_t bytes, int peer, int tag, MPI_Comm comm,
-		 const void *request)
-{
-	struct messages_record r;
-	struct request *q = NULL;
-
-	record_lock();
-	if (message_init(&r, type, comm, peer, tag, bytes))
-		q = request_add(request, type == MESSAGES_ISEND ? REQUEST_SEND : REQUEST_RECV);
-	if (q) {
-		q->is_persistent = true;
-		q->comm = comm;
-		q->start = r;
-	}
-	record_unlock();
-}
-
-void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-		      const void *request)
-{
-	init(MESSAGES_ISEND, size_of(count, type), dest, tag, comm, request);
-}
-
-void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-		      const void *request)
-{
-	init(MESSAGES_IRECV, size_of(count, type), source, tag, comm, request);
-}
-
-void record_started(int count, const void *requests)
-{
-	record_lock();
-	for (int i = 0; requests && i < count; i++) {
-		struct request *q = *request_find(abi_handle_get(requests, i));
-		struct messages_record r;
-
-		if (!q || !q->is_persistent)
-			continue;
-		r = q->start;
-		r.id = q->id = ++last_id;
-		put(&r);
-	}
-	record_unlock();
-}
-
 /* ---- completion -------------------------------------------------------------------------- */
 
 void record_freed(void **handles)
 {
-	struct request **at;
+	struct record_request **at;
 	struct messages_record r = { .type = MESSAGES_CANCELLED, .peer = -1 };
 
 	if (!handles)
 		return;
 	record_lock();
-	at = request_find(handles[0]);
+	at = record_request_find(handles[0]);
 	if (*at) {
 		r.id = (*at)->id;
-		if (r.id && (*at)->kind == REQUEST_RECV)
+		if (r.id && (*at)->kind == RECORD_RECV)
 			put(&r);
 		request_remove(at);
 	}
@@ -381,21 +381,38 @@ void record_freed(void **handles)
 	free(handles);
 }
 
+/* A receive whose status tells nothing: what it was posted for. */
+static void put_posted(const struct record_request *q)
+{
+	struct messages_record r = q->start;
+
+	r.type = r.peer < 0 || r.tag < 0 ? MESSAGES_CANCELLED : MESSAGES_DONE;
+	if (r.type == MESSAGES_CANCELLED)
+		record_lost();
+	put(&r);
+}
+
 /* Context: locked. status: NULL when there is none. */
 static void complete(const void *handle, const MPI_Status *status)
 {
-	struct request **at = request_find(handle), *q = *at;
+	struct record_request **at = record_request_find(handle), *q = *at;
 	struct messages_record r = { .type = MESSAGES_DONE, .peer = -1 };
 
 	if (!q || !q->id)
 		return;
 	r.id = q->id;
-	if (q->kind == REQUEST_RECV && (!status || is_cancelled(status)))
+	if (q->kind == RECORD_RECV && !q->has_no_status && (!status || is_cancelled(status)))
 		r.type = MESSAGES_CANCELLED;
-	if (q->kind == REQUEST_RECV && r.type == MESSAGES_DONE)
+	if (q->has_no_status)
+		put_posted(q);
+	else if (q->kind == RECORD_RECV && r.type == MESSAGES_DONE)
 		put_received(MESSAGES_DONE, q->id, status, q->comm);
 	else
 		put(&r);
+	if (q->also) {
+		r = (struct messages_record){ .type = MESSAGES_DONE, .id = q->also, .peer = -1 };
+		put(&r);
+	}
 	q->id = 0;
 	if (!q->is_persistent)
 		request_remove(at);

@@ -10,6 +10,8 @@
  *   record.c        start and stop, threads, the file
  *   comms.c         communicators: world ranks of their members
  *   messages.c      sends, receives, requests
+ *   persistent.c    persistent and partitioned requests
+ *   windows.c       one-sided operations
  *   collectives.c   what a rank sends and receives in a collective
  *
  * A wrapper calls record_enter(), the next library's function, a hook below, and record_exit().
@@ -50,15 +52,18 @@ struct record_comm {
 	bool is_inter;
 	int rank, size;  /* size: of the group that ranks of messages belong to */
 	int32_t *world;  /* [size] world ranks; negative: a process of another MPI_COMM_WORLD */
+	uint32_t channels; /* persistent collectives and windows so far */
 };
 void record_comms_start(void);
 /* comm: a handle in the program's memory. */
 void record_comm_made(const void *comm);
 void record_comm_freed(const void *comm);
 /* Finds or makes the entry. Returns: NULL when the host MPI cannot describe it. Context: locked. */
-const struct record_comm *record_comm_of(MPI_Comm comm);
+struct record_comm *record_comm_of(MPI_Comm comm);
 /* Returns: the world rank of a rank, or a negative number. */
 int32_t record_world_rank(const struct record_comm *comm, int rank);
+/* Returns: the world ranks of a group, which the caller frees; NULL: unknown. */
+int32_t *record_group(MPI_Group group, int *out_count);
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
@@ -91,6 +96,9 @@ void record_irecv(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_C
 		  const void *request);
 void record_sendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag,
 		     const MPI_Status *status, MPI_Comm comm);
+void record_isendrecv(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Count recv_count,
+		      MPI_Datatype recv_type, int source, int recv_tag, MPI_Comm comm,
+		      const void *request);
 void record_probed(const void *message, MPI_Comm comm);
 /* message: the handle before the call. */
 void record_mrecv(void *message, const MPI_Status *status);
@@ -99,13 +107,57 @@ void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI
 		      const void *request);
 void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
 		      const void *request);
+void record_psend_init(int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
+		       MPI_Comm comm, const void *request);
+void record_precv_init(int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
+		       MPI_Comm comm, const void *request);
+/* `partitions` of a started send are ready. */
+void record_ready(int partitions, MPI_Request request);
 void record_started(int count, const void *requests);
 void record_freed(void **handles);
 /* The requests at `indices` (NULL: the first `done`) of the copied handles are complete, with a
  * status each. Frees the copy. */
 void record_done(void **handles, int done, const int *indices, const MPI_Status *statuses);
-/* Remembers the request of a collective. Returns: its id. Context: locked. */
-uint32_t record_request_add(const void *request);
+
+enum record_kind { RECORD_SEND, RECORD_RECV, RECORD_OTHER };
+struct record_request {
+	struct record_request *next;
+	const void *handle;
+	uint32_t id;        /* 0: a persistent request that is not started */
+	uint32_t also;      /* of MPI_Isendrecv: id of the send; 0: none */
+	bool is_persistent;
+	bool has_no_status; /* the host MPI does not tell what came */
+	enum record_kind kind;
+	MPI_Comm comm;
+	struct messages_record start; /* of a persistent request, or one without a status */
+	struct messages_part *parts;  /* of a persistent collective: the payload of `start` */
+	int partitions, missing;      /* of a partitioned send: in all; not ready yet */
+};
+/* Add and find requests; add: NULL without memory. Context: locked. */
+struct record_request *record_request_add(const void *request, enum record_kind kind);
+struct record_request **record_request_find(const void *handle);
+/* Returns: the id of a new request of MPI; 0 without memory. Context: locked. */
+uint32_t record_request_id(const void *request, enum record_kind kind);
+uint32_t record_next_id(void); /* Context: locked */
+/* Describes a message in world ranks. Returns: false for MPI_PROC_NULL, or when it is lost.
+ * Context: locked. */
+bool record_message_init(struct messages_record *r, uint8_t type, MPI_Comm comm, int peer, int tag,
+			 uint64_t bytes);
+uint64_t record_bytes(MPI_Count count, MPI_Datatype type);
+
+/* ---- one-sided operations ---------------------------------------------------------------- */
+
+void record_win_made(MPI_Comm comm, const void *win);
+void record_win_freed(const void *win);
+/* bytes: what goes to the target; back: what comes back, -1: nothing. request: NULL without. */
+void record_rma(MPI_Win win, int target, uint64_t bytes, int64_t back, const void *request);
+/* The operations to a target (-1: to all) have ended, is_remote: there, too. */
+void record_flush(MPI_Win win, int target, bool is_remote);
+void record_fence(MPI_Win win);
+void record_win_post(MPI_Group group, MPI_Win win);
+void record_win_start(MPI_Group group, MPI_Win win);
+void record_win_complete(MPI_Win win);
+void record_win_wait(MPI_Win win);
 
 /* ---- collectives ------------------------------------------------------------------------- */
 
@@ -122,6 +174,7 @@ struct record_coll {
 	int root;
 	struct record_side send, recv;
 	const void *request; /* NULL: blocking */
+	bool is_persistent;
 };
 void record_coll(const struct record_coll *call);
 

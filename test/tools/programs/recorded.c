@@ -172,6 +172,151 @@ static void collectives(void)
 	MPI_Comm_free(&half);
 }
 
+/* One-sided operations under each synchronisation. Answers, and the operations of no bytes that end
+ * others, are counted, too. */
+static void onesided(void)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, one = 1, two = 2, old;
+	MPI_Group all, right, left;
+	MPI_Request r[2];
+	MPI_Win win;
+
+	MPI_Win_create(in, sizeof in, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	MPI_Win_fence(0, win);
+	for (int i = 0; i < 3; i++) {
+		MPI_Put(out, 100, MPI_BYTE, to, 0, 100, MPI_BYTE, win);
+		MPI_Accumulate(out, 10, MPI_INT, to, 0, 10, MPI_INT, MPI_SUM, win);
+		MPI_Get(out, 300, MPI_BYTE, from, 512, 300, MPI_BYTE, win);
+		MPI_Put(out, 8, MPI_BYTE, MPI_PROC_NULL, 0, 8, MPI_BYTE, win);
+		compute(50);
+		MPI_Win_fence(0, win);
+		count(1, 100);
+		count(1, 40);
+		count(1, 0); /* asks for what it gets */
+		count(1, 300);
+	}
+	MPI_Comm_group(MPI_COMM_WORLD, &all);
+	MPI_Group_incl(all, 1, &to, &right);
+	MPI_Group_incl(all, 1, &from, &left);
+	MPI_Win_post(left, 0, win);
+	MPI_Win_start(right, 0, win);
+	MPI_Put(out, 7, MPI_BYTE, to, 0, 7, MPI_BYTE, win);
+	MPI_Win_complete(win);
+	MPI_Win_wait(win);
+	count(2, 0);
+	count(1, 7);
+	MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+	MPI_Put(out, 9, MPI_BYTE, to, 0, 9, MPI_BYTE, win);
+	MPI_Win_unlock(to, win);
+	count(1, 9);
+	count(2, 0); /* has it arrived? it has */
+	MPI_Win_lock_all(0, win);
+	MPI_Fetch_and_op(&one, &old, MPI_INT, 0, 4096, MPI_SUM, win);
+	MPI_Win_flush(0, win);
+	MPI_Compare_and_swap(&one, &two, &old, MPI_INT, 0, 4096, win);
+	MPI_Win_flush_all(win);
+	count(!!rank, 4);
+	count(!!rank, 4);
+	count(!!rank, 8);
+	count(!!rank, 4);
+	MPI_Rput(out, 11, MPI_BYTE, to, 0, 11, MPI_BYTE, win, &r[0]);
+	MPI_Rget(out + 64, 12, MPI_BYTE, to, 0, 12, MPI_BYTE, win, &r[1]);
+	MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	MPI_Win_unlock_all(win);
+	count(1, 11);
+	count(1, 0);
+	count(1, 12);
+	count(2, 0);
+	MPI_Group_free(&all);
+	MPI_Group_free(&right);
+	MPI_Group_free(&left);
+	MPI_Win_free(&win);
+}
+
+#if MPI_VERSION >= 4 || OMPI_MAJOR_VERSION >= 5
+/* MPI_Isendrecv, of MPI 4. */
+static void exchange(void)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+	MPI_Request r[3];
+
+	for (int i = 0; i < 3; i++) {
+		MPI_Isendrecv(out, 100, MPI_BYTE, to, 1, in, 100, MPI_BYTE, from, 1, MPI_COMM_WORLD,
+			      &r[0]);
+		MPI_Isendrecv_replace(out, 50, MPI_BYTE, to, 2, from, 2, MPI_COMM_WORLD, &r[1]);
+		r[2] = MPI_REQUEST_NULL;
+#if !defined MPICH_NUMVERSION || MPICH_NUMVERSION >= 40100000 /* 4.0 ends by a signal */
+		MPI_Isendrecv(out, 30, MPI_BYTE, rank ? MPI_PROC_NULL : 1, 3, in, 30, MPI_BYTE,
+			      rank == 1 ? 0 : MPI_PROC_NULL, 3, MPI_COMM_WORLD, &r[2]);
+		count(!rank, 30);
+#endif
+		compute(50);
+		MPI_Waitall(3, r, MPI_STATUSES_IGNORE);
+		count(1, 100);
+		count(1, 50);
+	}
+}
+
+/* Counts nothing. */
+static void persistent(void)
+{
+	static double a[64], b[64];
+	MPI_Request r[2];
+
+	MPI_Allreduce_init(a, b, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &r[0]);
+	MPI_Bcast_init(a, 6, MPI_DOUBLE, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &r[1]);
+	for (int i = 0; i < 3; i++) {
+		int first = rank % 2;
+#ifdef I_MPI_NUMVERSION
+		first = 0; /* MPI allows any order, but Intel MPI 2021.18 does not end then */
+#endif
+		MPI_Start(&r[first]);
+		MPI_Start(&r[1 - first]);
+		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+	}
+	MPI_Request_free(&r[0]);
+	MPI_Request_free(&r[1]);
+}
+
+/* Messages under one tag, of which the receiver starts the last one first. Open MPI 5.0 does not
+ * end with more than one. */
+#ifdef OPEN_MPI
+enum { MESSAGES = 1 };
+#else
+enum { MESSAGES = 2 };
+#endif
+static void partitioned(void)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, parts[2] = { 3, 1 };
+	MPI_Request r[2 * MESSAGES];
+
+	for (int j = 0; j < MESSAGES; j++) {
+		MPI_Psend_init(out + 64 * j, 4, 5 + j, MPI_BYTE, to, 7, MPI_COMM_WORLD,
+			       MPI_INFO_NULL, &r[j]);
+		MPI_Precv_init(in + 64 * j, 2, 10 + 2 * j, MPI_BYTE, from, 7, MPI_COMM_WORLD,
+			       MPI_INFO_NULL, &r[MESSAGES + j]);
+	}
+	for (int i = 0; i < 3; i++) {
+		MPI_Start(&r[2 * MESSAGES - 1]);
+		MPI_Startall(2 * MESSAGES - 1, r);
+		for (int j = 0; j < MESSAGES; j++) {
+			MPI_Pready(0, r[j]);
+			compute(20);
+			MPI_Pready_list(2, parts, r[j]);
+			MPI_Pready_range(2, 2, r[j]);
+			count(1, 20 + 4 * j);
+		}
+		MPI_Waitall(2 * MESSAGES, r, MPI_STATUSES_IGNORE);
+	}
+	for (int j = 0; j < 2 * MESSAGES; j++)
+		MPI_Request_free(&r[j]);
+}
+#else
+static void exchange(void) { }
+static void persistent(void) { }
+static void partitioned(void) { }
+#endif
+
 int main(int argc, char **argv)
 {
 	int provided;
@@ -186,6 +331,14 @@ int main(int argc, char **argv)
 			stencil();
 		else if (!strcmp(argv[i], "wild"))
 			wild();
+		else if (!strcmp(argv[i], "exchange"))
+			exchange();
+		else if (!strcmp(argv[i], "persistent"))
+			persistent();
+		else if (!strcmp(argv[i], "partitioned"))
+			partitioned();
+		else if (!strcmp(argv[i], "onesided"))
+			onesided();
 		else if (!strcmp(argv[i], "collectives"))
 			collectives();
 	PMPI_Barrier(MPI_COMM_WORLD);
