@@ -13,6 +13,7 @@
 #include "os/endpoint.h"
 #include "os/os.h"
 #include "region/region.h"
+#include "trace/trace.h"
 
 #define READ_MIN_BYTES     2048u  /* fewer: the kernel is as fast */
 #define COUNT_MIN_BYTES    4096u  /* private bytes of one read that the owner is told of */
@@ -317,8 +318,9 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 	return ret;
 }
 
-/* h: of the peer; NULL: the peer has this address space. */
-static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total)
+/* h: of the peer; NULL: the peer has this address space. *served: bytes from mapped memory. */
+static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total,
+			   uint64_t *served)
 {
 	struct reading r = { .call = c, .header = h, .total = total, .from = UINTPTR_MAX,
 			     .is_short = h && total <= EDGES_MIN_BYTES };
@@ -327,6 +329,7 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 
 	if (!is_complete)
 		r.served = 0;
+	*served = r.served;
 	if (h && total - r.served >= COUNT_MIN_BYTES)
 		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
 					  memory_order_relaxed);
@@ -381,7 +384,7 @@ static struct node_header *find_header(int pid)
 	return node_header_of(pid, true);
 }
 
-ssize_t message_read(const struct message_read *c)
+static ssize_t read_any(const struct message_read *c, uint64_t *served)
 {
 	struct node_header *h;
 	uint64_t total;
@@ -392,17 +395,28 @@ ssize_t message_read(const struct message_read *c)
 		return read_real(c);
 	total = base_min_u64(vector_bytes(c->local, c->locals),
 			     vector_bytes(c->remote, c->remotes));
-	if (total && endpoint_is_decoupled() && endpoint_is_peer(c->pid))
+	if (total && endpoint_is_decoupled() && endpoint_is_peer(c->pid)) {
+		*served = total;
 		return read_decoupled(c, total);
+	}
 	if (total < READ_MIN_BYTES)
 		return read_real(c);
 	if (total >= DIRECT_MIN_BYTES && is_sibling(c->pid)) {
-		ret = read_served(c, NULL, total);
+		ret = read_served(c, NULL, total, served);
 	} else {
 		h = find_header(c->pid);
-		ret = h ? read_served(c, h, total) : read_private(c, NULL, total);
+		ret = h ? read_served(c, h, total, served) : read_private(c, NULL, total);
 	}
 	if (ret >= 0)
 		errno = err;
+	return ret;
+}
+
+ssize_t message_read(const struct message_read *c)
+{
+	uint64_t since = trace_message_copy(), served = 0;
+	ssize_t ret = read_any(c, &served);
+
+	trace_message_copied(since, ret, served);
 	return ret;
 }

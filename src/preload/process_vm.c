@@ -4,6 +4,7 @@
 
 #include "message/message.h"
 #include "preload/next.h"
+#include "trace/trace.h"
 
 static struct {
 	__typeof__(&process_vm_readv) process_vm_readv;
@@ -25,7 +26,12 @@ EXPORT ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
 	struct message_read r = { .pid = pid, .local = local, .locals = locals, .remote = remote,
 				  .remotes = remotes, .flags = flags, .real = real };
 
-	if (base_unlikely(!message_is_served(__builtin_return_address(0))))
-		return real(pid, local, locals, remote, remotes, flags);
+	if (base_unlikely(!message_is_served(__builtin_return_address(0)))) {
+		uint64_t since = trace_message_copy();
+		ssize_t ret = real(pid, local, locals, remote, remotes, flags);
+
+		trace_message_copied(since, ret, 0);
+		return ret;
+	}
 	return message_read(&r);
 }

@@ -19,8 +19,8 @@ struct trials_call {
 
 /* Returns: 1 (Sluice executes the call), 0 (the host MPI) or -errno. Context: collective. */
 int trials_admit(struct rt_comm *c, const struct trials_call *call);
-/* Returns: whether Sluice may execute such calls in any buffers. Where the program has loaded libcuda,
- * each call is looked at: its buffers may be memory of a GPU. */
+/* Returns: whether Sluice may execute such calls in any buffers. Where the program has loaded
+ * libcuda, each call is looked at: its buffers may be memory of a GPU. */
 bool trials_is_always(const struct rt_comm *c, enum coll_form form, enum coll kind, uint64_t bytes);
 /* Returns: whether the class waits until all ranks reuse their buffers. Then rt_trial_passes() lets
  * few calls look. */

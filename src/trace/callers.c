@@ -79,7 +79,8 @@ static bool is_of_mpi(uint64_t address)
 	const char *path = path_of(address);
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 
-	return !strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7);
+	return !strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7) ||
+	       !strncmp(name, "libsluice", 9);
 }
 
 /* ---- unwinding --------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 5u
+#define TRACE_VERSION 6u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
@@ -81,7 +81,7 @@ struct trace_site {
 	uint64_t address;        /* return address of the call */
 	_Atomic uint16_t module; /* 1 + index; 0: unknown */
 	uint16_t name;           /* text: "MPI_Bcast" */
-	uint32_t reserved;
+	uint32_t is_message;     /* a function of messages, see struct trace_totals */
 };
 
 /* Constant sentences of Sluice, by index; 0: none. */
@@ -107,10 +107,18 @@ struct trace_chunk {
  * thread. */
 struct trace_totals {
 	uint64_t calls, bytes;       /* of all calls; bytes of one rank's message */
-	uint64_t small_calls;        /* calls below the threshold, which the host MPI executes */
-	uint64_t small_bytes;
-	uint64_t sampled,
-		sampled_ticks; /* timed small calls beyond the first TRACE_ALWAYS_TIMED */
+	union {
+		struct { /* of collectives */
+			/* calls below the threshold, which the host MPI executes */
+			uint64_t small_calls, small_bytes;
+			/* timed small calls beyond the first TRACE_ALWAYS_TIMED */
+			uint64_t sampled, sampled_ticks;
+		};
+		struct { /* of messages: what the rank copied in the calls from other ranks */
+			uint64_t copies, copied, copied_ticks;
+			uint64_t served; /* bytes of `copied` from mapped memory */
+		};
+	};
 	uint64_t ticks;              /* of all other calls, each of which is timed */
 	uint32_t admitted, early;
 };

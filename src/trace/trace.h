@@ -6,6 +6,7 @@
  *   rt            trace_start ... trace_stop
  *   mpi           trace_call_begin ... trace_call_end   one record per call; trace_small_*
  *   rt            trace_admitted, trace_early_reason, trace_detached, trace_touch
+ *   mpi, message  trace_message_begin ... trace_message_copied ... trace_message_end
  *   mpi           trace_request, trace_request_poll ... trace_request_poll_end, trace_request_end
  *                                                       a request, from its call to its end
  *   exec          trace_op                              number of the collective in its group
@@ -73,6 +74,26 @@ static inline void trace_bytes(uint64_t bytes);
 uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count,
 			   uintptr_t type, uint64_t (*size_of)(uintptr_t type));
 void trace_small_end(uint64_t since);
+
+/* ---- messages (libsluice-profile.so, message/) -------------------------------------------- */
+
+/*
+ * Counts and times a call that sends, receives or waits for messages; only sums are kept. count,
+ * type, size_of: its buffer, as in trace_small_begin(). Returns: 0, or a value for
+ * trace_message_end(). Context: not in signal handlers; nested calls are not counted.
+ */
+uint64_t trace_message_begin(const char *name, const void *site, const void *frame, uint64_t count,
+			     uintptr_t type, uint64_t (*size_of)(uintptr_t type));
+void trace_message_end(uint64_t since);
+/* Adds a copy from another rank to the thread's present call. result: its bytes, or negative;
+ * served: those from mapped memory. */
+void trace_message_copied_on(uint64_t since, int64_t result, uint64_t served);
+static inline uint64_t trace_message_copy(void) { return trace_is_on() ? trace_ticks() : 0; }
+static inline void trace_message_copied(uint64_t since, int64_t result, uint64_t served)
+{
+	if (base_unlikely(since))
+		trace_message_copied_on(since, result, served);
+}
 
 /* ---- a call that was taken (rt/, exec/) -------------------------------------------------- */
 

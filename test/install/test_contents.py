@@ -36,6 +36,7 @@ def test_the_wheel_takes_its_version_from_meson():
 def test_the_wheel_holds_each_installed_file_but_the_module_file(hook):
     held = {place for _, place in hook.installed_files(PREFIX)}
     assert {'bin/sluice', 'lib/libsluice.so', 'lib/libsluice-goal.so', 'lib/libsluice-goal.so.0',
+            'lib/libsluice-profile.so',
             'lib/libsluice-record.so',
             'libexec/sluice/sluice-worker', 'share/sluice/host-mpi.tune', 'share/man/man1/sluice-run.1',
             'include/sluice/goal.h', 'lib/python3/dist-packages/sluice/goal.py'} <= held

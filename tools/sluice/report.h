@@ -41,6 +41,12 @@ struct report {
 	uint64_t cpu_ns;          /* of all processes, the worker too; 0: not known of all */
 	uint64_t ns, waiting_ns, sluice_ns, calls, admitted, adopted, adopt_ns;
 	TRACE_ARRAY(struct report_group, groups); /* the longest time first */
+	/* calls that send, receive or wait for messages: their time, what of it copied, the copied
+	 * bytes, and those from mapped memory */
+	struct report_messages {
+		uint64_t calls, bytes, ns, copying_ns, copied, served;
+		const struct trace_place *place; /* the one with the longest time */
+	} messages;
 	bool has_host_run;        /* times of the host MPI come from a second trace */
 };
 

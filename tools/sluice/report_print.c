@@ -150,13 +150,36 @@ static void advise_adoption(const struct report *r, struct advice *out)
 		 bytes, (out->permille + 5) / 10);
 }
 
+/* Returns: whether there is something to say about messages. */
+static bool advise_messages(const struct report *r, struct advice *out)
+{
+	const struct report_messages *m = &r->messages;
+	const char *text = NULL;
+
+	*out = (struct advice){ .permille = permille(r, m->ns) };
+	if (out->permille < WORTH_PERMILLE)
+		return false;
+	if (m->copying_ns * 4 < m->ns)
+		text = "little of it is copying, so they wait for late ranks, or are short: a more "
+		       "even distribution of work, or fewer and longer messages would help";
+	else if (m->served * 2 < m->copied)
+		text = "the kernel copies most of their data: Sluice needs buffers that are used "
+		       "again, and SLUICE_MESSAGES must not be off";
+	if (text)
+		snprintf(out->text, sizeof out->text,
+			 "messages (most time in %s at %s) are %" PRIu64 " %% of the run: %s",
+			 m->place->name, m->place->where, (out->permille + 5) / 10, text);
+	return text;
+}
+
 /* Returns: how many. */
 static size_t find_advice(struct report *r, struct advice out[ADVICES])
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < r->groups_count && n < ADVICES - 1; i++)
+	for (size_t i = 0; i < r->groups_count && n < ADVICES - 2; i++)
 		n += advise(r, &r->groups[i], &out[n]);
+	n += advise_messages(r, &out[n]);
 	if (permille(r, r->adopt_ns) >= WORTH_PERMILLE)
 		advise_adoption(r, &out[n++]);
 	return n;
@@ -165,8 +188,10 @@ static size_t find_advice(struct report *r, struct advice out[ADVICES])
 /* Returns: what to conclude where nothing is to be changed. */
 static const char *conclusion(const struct report *r)
 {
+	if (permille(r, r->ns) < WORTH_PERMILLE && permille(r, r->messages.ns) < WORTH_PERMILLE)
+		return "nothing: collectives and messages take too little of the time";
 	if (permille(r, r->ns) < WORTH_PERMILLE)
-		return "nothing: collectives take too little of the time";
+		return "nothing was found";
 	return r->admitted ? "nothing was found" : "nothing was found; Sluice executed no call";
 }
 
@@ -205,6 +230,25 @@ static void print_row(const struct report *r, struct report_group *g, FILE *out)
 		g->size_class == REPORT_SMALL ? ", short" : "");
 }
 
+static void print_messages(const struct report *r, FILE *out)
+{
+	const struct report_messages *m = &r->messages;
+	unsigned in = (unsigned)permille(r, m->ns), copying = (unsigned)permille(r, m->copying_ns);
+	char copied[32];
+
+	if (!m->calls)
+		return;
+	trace_format_bytes(m->copied, copied, sizeof copied);
+	fprintf(out,
+		"Messages, and waiting for requests, take %u.%u %%: %u.%u %% copying, the rest "
+		"waiting for other ranks, or in the\nMPI library.",
+		in / 10, in % 10, copying / 10, copying % 10);
+	if (m->copied)
+		fprintf(out, " Ranks copied %s from each other, %u %% of it without a system call.",
+			copied, percent_of(m->served, m->copied));
+	fputs("\n\n", out);
+}
+
 void report_print(struct report *r, FILE *out)
 {
 	struct advice advice[ADVICES];
@@ -223,6 +267,7 @@ void report_print(struct report *r, FILE *out)
 	fprintf(out,
 		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n\n",
 		r->admitted, r->calls, percent_of(r->sluice_ns, r->ns));
+	print_messages(r, out);
 	fprintf(out, "%6s %8s %9s %10s %8s %9s %9s %9s  %s\n", "of run", "waiting", "calls",
 		"bytes each", "Sluice's", "a call", "host's", "gained", "collective");
 	for (size_t i = 0; i < r->groups_count && i < ROWS; i++)
@@ -281,6 +326,14 @@ void report_print_json(struct report *r, FILE *out)
 	text_json_uint(&j, "admitted", r->admitted);
 	text_json_uint(&j, "adopted", r->adopted);
 	text_json_uint(&j, "adopt_ns", r->adopt_ns);
+	text_json_open(&j, "messages", '{');
+	text_json_uint(&j, "calls", r->messages.calls);
+	text_json_uint(&j, "bytes", r->messages.bytes);
+	text_json_uint(&j, "ns", r->messages.ns);
+	text_json_uint(&j, "copying_ns", r->messages.copying_ns);
+	text_json_uint(&j, "copied", r->messages.copied);
+	text_json_uint(&j, "mapped", r->messages.served);
+	text_json_close(&j, '}');
 	text_json_open(&j, "groups", '[');
 	for (size_t i = 0; i < r->groups_count; i++)
 		put_group(&j, r, &r->groups[i]);

@@ -135,6 +135,22 @@ static void add_small(struct report *r, const struct trace_data *d, const struct
 	}
 }
 
+static void add_messages(struct report_messages *m, const struct trace_data *d)
+{
+	for (size_t i = 0; i < d->messages_count; i++) {
+		const struct trace_place *p = &d->messages[i];
+
+		m->calls += p->totals.calls;
+		m->bytes += p->totals.bytes;
+		m->copied += p->totals.copied;
+		m->served += p->totals.served;
+		m->ns += p->in_call_ns;
+		m->copying_ns += p->copying_ns;
+		if (!m->place || p->in_call_ns > m->place->in_call_ns)
+			m->place = p;
+	}
+}
+
 static int by_time(const void *a, const void *b)
 {
 	const struct report_group *x = a, *y = b;
@@ -175,6 +191,7 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 		out->cpu_ns = 0;
 	add_calls(out, d, known);
 	add_small(out, d, known);
+	add_messages(&out->messages, d);
 	free(known);
 	if (host)
 		add_host_run(out, host);

@@ -25,15 +25,15 @@ static const char help[] =
 	"       sluice trace report [--goal FILE]... DIR\n"
 	"       sluice trace goal [--use COLLECTIVE=PATTERN]... [-o FILE] DIR\n"
 	"\n"
-	"Runs PROGRAM as sluice run does, and records how and why each collective of each\n"
-	"rank was executed. After the last rank has ended, DIR holds summary.txt,\n"
-	"timeline.html (for a browser) and trace.json (for Perfetto). They show a crashed\n"
-	"program's records too. The verb report writes them again.\n"
+	"Runs PROGRAM as sluice run does, and records how and why each collective was\n"
+	"executed, and the time of messages. After the last rank has ended, DIR holds\n"
+	"summary.txt, timeline.html (for a browser) and trace.json (for Perfetto), also\n"
+	"of a program that crashed. The verb report writes them again.\n"
 	"\n"
 	"  -o DIR         folder to write to (default sluice-trace.<launcher's pid>)\n"
 	"  --limit SIZE   maximum size of a rank's file (default 64M); a full file\n"
 	"                 loses its oldest records. Sums over calls stay exact.\n"
-	"  --goal FILE    record messages too; FILE: the run as a GOAL program.\n"
+	"  --goal FILE    record each message; FILE: the run as a GOAL program.\n"
 	"                 With report: show this profile of GOAL schedules\n"
 	"  --set, --mpi   as for sluice run\n"
 	"\n"
@@ -303,7 +303,10 @@ static int check_goal(void)
 	return access(dir, W_OK | X_OK) ? -errno : 0;
 }
 
-static const char *record_library(void) { return goal_path[0] ? "libsluice-record.so" : NULL; }
+static const char *record_library(void)
+{
+	return goal_path[0] ? "libsluice-record.so" : "libsluice-profile.so";
+}
 
 static int own_flag(char **arg)
 {

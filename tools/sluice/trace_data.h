@@ -3,6 +3,7 @@
  * trace_data: the data of `sluice trace report`.
  *
  *   trace_read.c       trace files -> struct trace_process (calls, copies, ends, touches)
+ *   trace_places.c     their sites -> places in the program
  *   trace_join.c       relations across processes: who moved whose bytes, what early return saved
  *   trace_late.c       what ranks waited for those that came later
  *   trace_view.c       everything as events on tracks
@@ -26,7 +27,8 @@
 
 #include "trace/format.h"
 
-#define TRACE_NO_CALL UINT32_MAX
+#define TRACE_NO_CALL     UINT32_MAX
+#define TRACE_OF_MESSAGES (1u << 31)
 
 /* A place in the program, common to all processes. */
 struct trace_place {
@@ -54,6 +56,7 @@ struct trace_place {
 	/* joined: of in_call_ns, sampled_ns and waited_ns until the last rank came; an estimate */
 	uint64_t late_ns;
 	bool has_late;         /* it is known */
+	uint64_t copying_ns;   /* of in_call_ns, in calls of messages */
 };
 
 struct trace_call {
@@ -118,7 +121,7 @@ struct trace_process {
 	uint64_t end_ns;         /* the last known moment */
 	double ns_per_tick;
 	char engine[TRACE_TEXT_BYTES], guard[TRACE_TEXT_BYTES];
-	uint32_t *place_of_site;
+	uint32_t *place_of_site; /* indexes in `places`; with TRACE_OF_MESSAGES in `messages` */
 };
 
 #define TRACE_ARRAY(type, name) type *name; size_t name##_count, name##_cap
@@ -126,7 +129,8 @@ struct trace_data {
 	uint64_t start_ns;       /* CLOCK_MONOTONIC at time 0 */
 	uint64_t start_realtime_ns;
 	TRACE_ARRAY(struct trace_process, processes);
-	TRACE_ARRAY(struct trace_place, places);
+	TRACE_ARRAY(struct trace_place, places);   /* that call collectives */
+	TRACE_ARRAY(struct trace_place, messages); /* that send, receive or wait: sums only */
 	TRACE_ARRAY(struct trace_call, calls);
 	TRACE_ARRAY(struct trace_copied, copies);
 	TRACE_ARRAY(struct trace_detached, detached);
@@ -141,6 +145,15 @@ void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
 	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap,        \
 					  sizeof *(d)->name))
 void *trace_alloc(size_t bytes); /* zeroed; never NULL */
+
+/* trace_places.c: makes the places of a process's sites. */
+void trace_places_read(struct trace_data *d, struct trace_process *p);
+bool trace_is_of_messages(const struct trace_process *p, uint32_t site);
+/* Returns: valid until the next trace_places_read(). */
+struct trace_place *trace_place_of(struct trace_data *d, const struct trace_process *p,
+				   uint32_t site);
+/* Returns: the index in `places` of a record's site, which may be damaged. */
+uint32_t trace_place_of_record(const struct trace_process *p, uint16_t site);
 
 /* Reads all traces in the folder, with a message for each bad file. Returns: 0, -ENOENT (no trace)
  * or -errno. */

@@ -52,11 +52,6 @@ static const struct trace_chunk *chunk_at(const struct trace_process *p, uint32_
 					    (uint64_t)i * TRACE_CHUNK_BYTES);
 }
 
-static const struct trace_site *site_at(const struct trace_process *p, uint32_t i)
-{
-	return (const struct trace_site *)(p->base + TRACE_SITES_AT) + i;
-}
-
 const char *trace_text_of(const struct trace_process *p, uint16_t text)
 {
 	const struct trace_text *t = (const struct trace_text *)(p->base + TRACE_TEXTS_AT) + text;
@@ -161,51 +156,6 @@ static uint64_t since_start(const struct trace_data *d, uint64_t ns)
 	return ns > d->start_ns ? ns - d->start_ns : 0;
 }
 
-/* ---- places ------------------------------------------------------------------------------ */
-
-static uint32_t place_index(struct trace_data *d, const char *name, const char *module,
-			    uint64_t offset)
-{
-	struct trace_place *p;
-
-	for (size_t i = 0; i < d->places_count; i++)
-		if (d->places[i].offset == offset && !strcmp(d->places[i].name, name) &&
-		    !strcmp(d->places[i].module, module))
-			return (uint32_t)i;
-	p = TRACE_ADD(d, places);
-	p->name = name;
-	p->module = module;
-	p->offset = offset;
-	return (uint32_t)(d->places_count - 1);
-}
-
-static const char *module_path(const struct trace_process *p, uint16_t module, uint64_t *out_base)
-{
-	const struct trace_module *m =
-		(const struct trace_module *)(p->base + TRACE_MODULES_AT) + module - 1;
-
-	*out_base = 0;
-	if (!module || module > TRACE_MODULES || m->path[sizeof m->path - 1])
-		return "";
-	*out_base = m->base;
-	return m->path;
-}
-
-static void read_places(struct trace_data *d, struct trace_process *p)
-{
-	p->place_of_site = trace_alloc((TRACE_SITES + 1) * sizeof *p->place_of_site);
-	for (uint32_t i = 0; i <= TRACE_SITES; i++) {
-		const struct trace_site *s = site_at(p, i);
-		const char *name = trace_text_of(p, s->name), *path;
-		uint64_t base;
-
-		path = module_path(p, s->module, &base);
-		p->place_of_site[i] =
-			s->key || !i ? place_index(d, i ? name : "?", path, s->address - base) : 0;
-		d->places[p->place_of_site[i]].is_source |= base & TRACE_SOURCE_BASE;
-	}
-}
-
 /* ---- records ----------------------------------------------------------------------------- */
 
 static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread,
@@ -280,7 +230,7 @@ static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
 		.thread = thread,
 		.id = r->call.id,
 		.group = r->call.group,
-		.place = p->place_of_site[r->call.site <= TRACE_SITES ? r->call.site : 0],
+		.place = trace_place_of_record(p, r->call.site),
 		.why = r->call.why,
 		.early_why = r->call.early_why,
 		.rank = r->rank,
@@ -386,8 +336,7 @@ static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread
 		     const struct trace_record *r)
 {
 	const struct trace_process *p = &d->processes[process];
-	uint16_t site = r->activity.site <= TRACE_SITES ? r->activity.site : 0;
-	struct trace_place *place = &d->places[p->place_of_site[site]];
+	struct trace_place *place = &d->places[trace_place_of_record(p, r->activity.site)];
 	struct trace_activity *s = TRACE_ADD(d, spans);
 
 	*s = (struct trace_activity){ since_start(d, r->begin),
@@ -445,6 +394,25 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	}
 }
 
+static uint64_t ns_long(const struct trace_process *p, uint64_t ticks)
+{
+	return (uint64_t)((double)ticks * p->ns_per_tick);
+}
+
+static void add_messages(struct trace_place *place, const struct trace_process *p,
+			 const struct trace_totals *t)
+{
+	struct trace_totals *sum = &place->totals;
+
+	sum->calls += t->calls;
+	sum->bytes += t->bytes;
+	sum->copies += t->copies;
+	sum->copied += t->copied;
+	sum->served += t->served;
+	place->in_call_ns += ns_long(p, t->ticks);
+	place->copying_ns += ns_long(p, t->copied_ticks);
+}
+
 /* own: of this process, by place. */
 static void read_totals(struct trace_data *d, const struct trace_process *p,
 			const struct trace_chunk *c, struct trace_own *own)
@@ -452,11 +420,13 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
 	for (uint32_t i = 0; i < TRACE_SITES; i++, t++) {
-		struct trace_place *place = &d->places[p->place_of_site[i]];
+		struct trace_place *place = trace_place_of(d, p, i);
 		struct trace_totals *sum = &place->totals;
-		uint64_t ns = (uint64_t)((double)t->ticks * p->ns_per_tick), sampled_ns = 0;
+		uint64_t ns = ns_long(p, t->ticks), sampled_ns = 0;
 
-		if (!t->calls)
+		if (trace_is_of_messages(p, i))
+			add_messages(place, p, t);
+		if (!t->calls || trace_is_of_messages(p, i))
 			continue;
 		sum->calls += t->calls;
 		sum->bytes += t->bytes;
@@ -492,7 +462,7 @@ static void read_process(struct trace_data *d, uint32_t process)
 	struct trace_process *p = &d->processes[process];
 	struct trace_own *own;
 
-	read_places(d, p);
+	trace_places_read(d, p);
 	own = trace_alloc(d->places_count * sizeof *own);
 	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
 	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));

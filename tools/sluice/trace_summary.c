@@ -11,7 +11,8 @@
 #include "trace/reasons.h"
 #include "trace_data.h"
 
-#define DETAILS 12 /* places with details */
+#define DETAILS  12 /* places with details */
+#define MESSAGES 20 /* places of messages */
 #define REASONS 32
 
 void trace_format_bytes(uint64_t bytes, char *out, size_t cap)
@@ -69,14 +70,15 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Returns: the places that were called, the longest total time first. Owner: the caller. */
-static struct trace_place **sorted_places(const struct trace_data *d, size_t *out_count)
+static struct trace_place **sorted_places(struct trace_place *places, size_t count,
+					  size_t *out_count)
 {
-	struct trace_place **all = trace_alloc(d->places_count * sizeof *all);
+	struct trace_place **all = trace_alloc(count * sizeof *all);
 	size_t n = 0;
 
-	for (size_t i = 0; i < d->places_count; i++)
-		if (d->places[i].totals.calls)
-			all[n++] = &d->places[i];
+	for (size_t i = 0; i < count; i++)
+		if (places[i].totals.calls)
+			all[n++] = &places[i];
 	qsort(all, n, sizeof *all, by_time);
 	*out_count = n;
 	return all;
@@ -230,6 +232,47 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 	print_detached(out, p);
 }
 
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static void print_message_line(FILE *out, const struct trace_place *p)
+{
+	char bytes[32], in_call[32], copying[32] = "-", copied[32] = "-", mapped[16] = "-";
+
+	trace_format_bytes(p->totals.bytes, bytes, sizeof bytes);
+	trace_format_ns(p->in_call_ns, in_call, sizeof in_call);
+	if (p->totals.copies) {
+		trace_format_ns(p->copying_ns, copying, sizeof copying);
+		trace_format_bytes(p->totals.copied, copied, sizeof copied);
+		snprintf(mapped, sizeof mapped, "%u %%",
+			 percent(p->totals.served, p->totals.copied));
+	}
+	fprintf(out, "%14" PRIu64 " %10s %9s %9s %10s %7s  %s  %s\n", p->totals.calls,
+		p->totals.bytes ? bytes : "-", in_call, copying, copied, mapped, p->name, p->where);
+}
+
+static void print_messages(FILE *out, const struct trace_data *d)
+{
+	size_t count;
+	struct trace_place **places = sorted_places(d->messages, d->messages_count, &count);
+
+	if (count) {
+		fprintf(out,
+			"\nMessages, and waiting for requests\n"
+			"%14s %10s %9s %9s %10s %7s  %s\n",
+			"calls", "bytes", "in calls", "copying", "copied", "mapped", "call site");
+		for (size_t i = 0; i < count && i < MESSAGES; i++)
+			print_message_line(out, places[i]);
+		if (count > MESSAGES)
+			fprintf(out, "%zu more call sites take less time\n", count - MESSAGES);
+		fputs("bytes: of the buffers that were sent, or in which a message was expected. "
+		      "copying: of the time in calls, this rank copied data from the memory of "
+		      "other ranks; otherwise it waited for them, or the MPI library worked. "
+		      "mapped: of the copied bytes, those that needed no system call.\n",
+		      out);
+	}
+	free(places);
+}
+
 /* ---- processes --------------------------------------------------------------------------- */
 
 static void print_process(FILE *out, const struct trace_process *p)
@@ -282,7 +325,7 @@ void trace_summary(const struct trace_data *d, FILE *out)
 		d->processes_count == 1 ? "process" : "processes", text);
 	for (size_t i = 0; i < d->processes_count; i++)
 		print_process(out, &d->processes[i]);
-	places = sorted_places(d, &count);
+	places = sorted_places(d->places, d->places_count, &count);
 	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s %9s  %s\n", "", "calls", "bytes",
 		"admitted", "early", "in calls", "late", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
@@ -297,4 +340,5 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	if (count > DETAILS)
 		fprintf(out, "\n%zu more call sites are in trace.json\n", count - DETAILS);
 	free(places);
+	print_messages(out, d);
 }

@@ -7,10 +7,9 @@
 #include "base/base.h"
 #include "trace_data.h"
 
-void trace_symbols(struct trace_data *d)
+static void name_places(struct trace_place *all, size_t count)
 {
-	for (size_t i = 0; i < d->places_count; i++) {
-		struct trace_place *p = &d->places[i];
+	for (struct trace_place *p = all; p < all + count; p++) {
 		const char *slash = strrchr(p->module, '/');
 		struct trace_symbol s;
 		char where[600];
@@ -32,4 +31,10 @@ void trace_symbols(struct trace_data *d)
 		p->function = strdup(s.function);
 		p->where = strdup(where);
 	}
+}
+
+void trace_symbols(struct trace_data *d)
+{
+	name_places(d->places, d->places_count);
+	name_places(d->messages, d->messages_count);
 }

@@ -4,7 +4,8 @@
 
 usage: generate.py WHAT functions.table OUTPUT
 
-WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow, record or record_optional
+WHAT: trampolines, slots, host, signatures, collectives, gates, observe, narrow, record, record_optional
+or profile
 """
 import re
 import sys
@@ -444,6 +445,7 @@ def main():
               'host': host, 'signatures': signatures, 'collectives': collectives,
               'gates': gates, 'observe': observers, 'narrow': narrow,
               'record_optional': lambda functions: recorders.write_optional(functions, C_HEAD, form_of),
+              'profile': lambda functions: recorders.write_profile(functions, C_HEAD, neutral_args),
               'record': lambda functions: recorders.write(functions, C_HEAD, neutral_args, form_of)}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)

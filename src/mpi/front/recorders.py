@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""recorders.h: the wrappers of libsluice-record.so (mpi/record)."""
+"""recorders.h and profilers.h: the wrappers of libsluice-record.so and libsluice-profile.so (mpi/record)."""
+import re
+
 import table
 
 # Functions that libsluice.so does not export, and this library does.
@@ -63,6 +65,8 @@ MESSAGES = {
     'Pready': ([], ['if (!rc)', '\trecord_ready(1, request);']),
     'Pready_range': ([], ['if (!rc)', '\trecord_ready(partition_high - partition_low + 1, request);']),
     'Pready_list': ([], ['if (!rc)', '\trecord_ready(length, request);']),
+    'Probe': ([], []),
+    'Iprobe': ([], []),
     'Mprobe': ([], ['if (!rc)', '\trecord_probed(message, CANONICAL_OF(comm));']),
     'Improbe': ([], ['if (!rc && *flag)', '\trecord_probed(message, CANONICAL_OF(comm));']),
     'Recv_init': ([], ['if (!rc)', f'\trecord_recv_init({PASS.format("source")}, request);']),
@@ -155,17 +159,45 @@ def around(f, form_of):
     return MESSAGES.get(f.small or f.name)
 
 
+# Calls that send, receive or wait for messages.
+TIMED = re.compile(r'(I?[bsr]?send|I?m?recv|Sendrecv(_replace)?|Start(all)?|I?m?probe|'
+                   r'(Wait|Test)(all|any|some)?)(_c)?$', re.I)
+
+
+def timed(f, call):
+    """The call, whose time is counted where TIMED names it."""
+    if not is_timed(f):
+        return call
+    buffer = next((t.args[1:] for t in f.terms if t.verb == 'buf'), ('0', '0'))
+    return f'PROFILED("MPI_{f.name}", site, {", ".join(buffer)}, {call})'
+
+
+def is_timed(f):
+    return f.exported and TIMED.match(f.name)
+
+
+def parameters(f, args):
+    site = ', const void *site' if is_timed(f) else ''
+    return f'int (*next)({args}){site}{"" if args == "void" else ", " + args}'
+
+
+def profiler(f, args):
+    return [f'static int profile_{f.name}({parameters(f, args)})', '{',
+            f'\treturn next ? {timed(f, f"next({f.passed})")} : PROFILE_LACKING;', '}', '',
+            *exported(f, args, f'profile_{f.name}')]
+
+
 def wrapper(f, neutral_args, form_of):
     before, after = around(f, form_of)
     args = neutral_args(f)
     passed = ', '.join('used' if 'used' in ' '.join(before) and p.name in ('status', 'array_of_statuses')
                        else p.name for p in f.parameters)
     is_declared = [s for s in before if '=' in s or s.startswith('char')]
-    return [f'static int record_{f.name}(int (*next)({args}){"" if args == "void" else ", " + args})', '{',
-            '\tif (!next)', '\t\treturn RECORD_LACKING;', '\tif (!record_enter())',
-            f'\t\treturn next({f.passed});', '\t{',
+    return [f'static int record_{f.name}({parameters(f, args)})', '{',
+            '\tif (!next)', '\t\treturn PROFILE_LACKING;', '\tif (!record_enter())',
+            f'\t\treturn {timed(f, f"next({f.passed})")};', '\t{',
             *['\t\t' + s for s in is_declared], '\t\tint rc;', '',
-            *['\t\t' + s for s in before if s not in is_declared], f'\t\trc = next({passed});',
+            *['\t\t' + s for s in before if s not in is_declared], f'\t\trc = {timed(f, f"next({passed})")};',
             *['\t\t' + s for s in after], '\t\trecord_exit();', '\t\treturn rc;', '\t}', '}', '',
             *exported(f, args, f'record_{f.name}')]
 
@@ -183,6 +215,7 @@ def exported(f, args, body):
         out += [f'{"static" if is_optional(f) else "RECORD_EXPORT"} int {inner}({args});',
                 f'{"static" if is_optional(f) else "RECORD_EXPORT"} int {inner}({args})', '{',
                 '\tstatic _Atomic(void *) known;', '', f'\treturn {body}(record_next(&known, "{name}")'
+                f'{", __builtin_return_address(0)" if is_timed(f) else ""}'
                 f'{", " if f.passed else ""}{f.passed});', '}', '']
         if is_optional(f):
             out += [f'RECORD_EXPORT int {name}({args}) __attribute__((alias("{inner}")));',
@@ -217,3 +250,8 @@ def write(functions, head, neutral_args, form_of):
         elif around(f, form_of):
             out += wrapper(f, neutral_args, form_of)
     return '\n'.join(out)
+
+
+def write_profile(functions, head, neutral_args):
+    return '\n'.join([head, *[line for f in functions if is_timed(f) and not is_optional(f)
+                              for line in profiler(f, neutral_args(f))]])
