@@ -81,7 +81,7 @@ struct trace_site {
 	uint64_t address;        /* return address of the call */
 	_Atomic uint16_t module; /* 1 + index; 0: unknown */
 	uint16_t name;           /* text: "MPI_Bcast" */
-	uint32_t is_message;     /* a function of messages, see struct trace_totals */
+	_Atomic uint32_t is_message; /* a function of messages, see struct trace_totals */
 };
 
 /* Constant sentences of Sluice, by index; 0: none. */

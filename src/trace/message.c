@@ -28,7 +28,8 @@ static uint16_t site_of(const char *name, const void *address, const void *frame
 		recent[i].site = site_index(name, address);
 		recent[i].key = key;
 		if (recent[i].site)
-			file_sites()[recent[i].site].is_message = 1;
+			atomic_store_explicit(&file_sites()[recent[i].site].is_message, 1,
+					      memory_order_relaxed);
 	}
 	return recent[i].site;
 }
