@@ -42,6 +42,19 @@ def test_receives_are_of_the_messages_that_came(kind, tmp_path):
     assert text.count('// rank ') == 2 and 'traced' in text
 
 
+def test_traces_of_the_first_version_are_read(tmp_path):
+    """With the head of the traces in ATLAHS, and times with a fraction."""
+    traces(tmp_path, 2, requests)
+    for file in tmp_path.glob('*.txt'):
+        calls = re.sub(r'^(MPI_\w+:\d+|.*:\d+)$', r'\1.000000', file.read_text().partition('\n\n')[2],
+                       flags=re.M)
+        calls = re.sub(r'^(MPI_\w+:\d+):', r'\1.000000:', calls, flags=re.M)
+        file.write_text('# collprof 0.9 output file\n# Sat Mar 21 16:07:26 2009\n# host: node\n'
+                        '# Init clockdiff: 0.000000\n\n' + calls)
+    file, told, _ = convert(tmp_path)
+    assert told[:2] == [2, 2 * 7] and check(file) == (told[1], told[2])
+
+
 @KINDS
 def test_collectives_become_schedules(kind, tmp_path):
     traces(tmp_path, 4, collectives, kind=kind)

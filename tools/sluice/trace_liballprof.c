@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "trace_liballprof.h"
 
-#define FIRST_LINE "# htor's PMPI Tracer"
 #define MOST_US    1e16
 
 /* ---- lines ------------------------------------------------------------------------------- */
@@ -390,9 +390,16 @@ static long rank_in(const char *name)
 
 static bool is_trace(FILE *f)
 {
-	char line[sizeof FIRST_LINE];
+	static const char *const firsts[] = { "# htor's PMPI Tracer",
+					      "# collprof 0." /* of 2009 */ };
+	char line[64];
 
-	return fgets(line, sizeof line, f) && !strcmp(line, FIRST_LINE);
+	if (!fgets(line, sizeof line, f))
+		return false;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(firsts); i++)
+		if (!strncmp(line, firsts[i], strlen(firsts[i])))
+			return true;
+	return false;
 }
 
 /* Adds the file of a rank. Returns: 0, or -EINVAL after a message. */
