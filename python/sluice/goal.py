@@ -227,11 +227,17 @@ class Program:
             events = json.loads(out.read_text(encoding='utf-8')) if timeline else None
         return Simulation.of(json.loads(told), events)
 
-    def run(self, times: int = 1, *, verify: bool = False, ops: bool = False, params: Path | None = None,
-            timeout_ms: int | None = None) -> Run:
+    def run(self, times: int = 1, *, verify: bool = False, ops: bool = False, replay: bool = False,
+            params: Path | None = None, timeout_ms: int | None = None) -> Run:
         """Runs all ranks as processes of this machine. verify: compare the data with a sequential execution;
-        params: predict, too."""
-        options = {'times': times, 'verify': verify, 'ops': ops, 'timeout': timeout_ms,
+        replay: of a traced program, computing becomes time; params: predict, too."""
+        if replay and self._text is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                file = pathlib.Path(folder) / 'replay.goal'
+                self.save(file)
+                return Program.open(file).run(times, verify=verify, ops=ops, replay=True, params=params,
+                                              timeout_ms=timeout_ms)
+        options = {'times': times, 'verify': verify, 'ops': ops, 'replay': replay, 'timeout': timeout_ms,
                    'params': os.fspath(params) if params is not None else None}
         return Run.of(json.loads(self._sluice('run', '--json', *_options(options))))
 

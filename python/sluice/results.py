@@ -106,8 +106,8 @@ def _intervals(timeline: dict[str, Any] | None) -> list[Interval]:
 @dataclasses.dataclass(frozen=True)
 class Run:
     """A result of `sluice goal run`: [ranks] from the beginning of a run, when the last rank had come, to
-    the end of the rank. predicted_us: NaN without params. all: the same to the end of the last rank; None for
-    one run. json: all that the command printed."""
+    the end of the rank. predicted_us: NaN without params; traced_us: NaN without replay. all: the same to the
+    end of the last rank; None for one run. json: all that the command printed."""
     times: int
     verified: bool
     least_us: Floats
@@ -115,6 +115,7 @@ class Run:
     median_us: Floats
     high_us: Floats
     predicted_us: Floats
+    traced_us: Floats
     all: dict[str, float] | None
     json: dict[str, Any]
 
@@ -125,5 +126,5 @@ class Run:
 
         return cls(times=told['times'], verified=told['verified'], least_us=column('least_us'),
                    low_us=column('low_us'), median_us=column('median_us'), high_us=column('high_us'),
-                   predicted_us=column('predicted_us'),
+                   predicted_us=column('predicted_us'), traced_us=column('traced_us'),
                    all=told.get('all'), json=told)

@@ -99,6 +99,30 @@ def test_the_verbs_find_their_parts(environment, tmp_path):
     assert 'usage' in run('sluice', 'bench', '--help', env=env)
 
 
+GOAL = '''
+import pathlib, sys
+from sluice import chakra, goal
+assert pathlib.Path(goal.__file__).is_relative_to(sys.prefix), goal.__file__
+builder = goal.Builder(2)
+builder[0].send(64, to=1)
+builder[1].recv(64, source=0)
+program = builder.program()
+assert program.check() == []
+program.save("one.goal", compiled=True)
+assert goal.Program.open("one.goal").simulate(preset="infiniband").end_ns.shape == (2,)
+assert goal.pattern("ring-allreduce", 4, "64K").run(times=3, verify=True).median_us.shape == (4,)
+'''
+
+
+def test_an_empty_environment_with_the_wheel_has_the_python_package(wheel, tmp_path):
+    """No MPI, no sluice in PATH: the package finds the command beside it."""
+    run(sys.executable, '-m', 'venv', tmp_path / 'venv')
+    run(tmp_path / 'venv/bin/pip', 'install', '--disable-pip-version-check', '--no-input', f'{wheel}[goal]')
+    env = {k: v for k, v in os.environ.items() if not k.startswith(('SLUICE', 'LD_', 'PYTHON'))}
+    env |= {'PATH': '/usr/bin:/bin', 'XDG_CONFIG_HOME': '/nonexistent'}
+    run(tmp_path / 'venv/bin/python', '-c', GOAL, env=env, cwd=tmp_path, timeout=120)
+
+
 def test_removing_it_leaves_nothing(environment):
     venv, env = environment
     run(venv / 'bin/pip', 'uninstall', '-y', 'sluice', env=env)

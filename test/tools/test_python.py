@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from cli import PREFIX, ROOT, SLUICE, sluice
+from support.mpi import need
 
 PACKAGE = PREFIX / 'lib/python3/dist-packages'
 sys.path.insert(0, str(PACKAGE))
@@ -153,6 +154,8 @@ def test_a_run_has_its_times_and_predictions(tmp_path):
     assert (run.low_us <= run.median_us).all() and (run.median_us <= run.high_us).all()
     assert run.all['median_us'] > 0 and run.all['predicted_us'] == 1.14
     assert goal.pattern('binomial-bcast', 2).run().all is None
+    traced = goal.Program('num_ranks 1\nrank 0 {\ncalc 1000\n}\n// rank 0: traced 5000 ns\n')
+    assert traced.run(replay=True).traced_us.tolist() == [5] and math.isnan(traced.run().traced_us[0])
 
 
 def test_mistakes_are_told_in_the_words_of_the_tool():
@@ -304,10 +307,15 @@ def test_the_types_hold(tmp_path):
 
 @pytest.mark.parametrize('notebook', sorted(EXAMPLES.glob('*.ipynb')), ids=lambda p: p.stem)
 def test_the_notebooks_run(notebook, tmp_path):
-    cells = json.loads(notebook.read_text())['cells']
+    text = notebook.read_text()
+    cells = json.loads(text)['cells']
     assert all(not c.get('outputs') for c in cells), 'a notebook is kept without its outputs'
     code = '\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'code')
     env = {**os.environ, 'MPLBACKEND': 'Agg', 'PYTHONPATH': str(PACKAGE), 'MPLCONFIGDIR': str(tmp_path)}
+    if 'mpiexec' in text:
+        mpi = need('mpich')
+        env |= mpi.env()
+        env['PATH'] = f'{mpi.bindir}:{PREFIX / "bin"}:{os.environ["PATH"]}'
     done = subprocess.run([sys.executable, '-c', code], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert 'predicted' in done.stdout
