@@ -17,7 +17,8 @@ import pytest
 import liballprof
 from cli import PROGRAMS, ROOT, SLUICE, plain_env, sluice
 from support.mpi import need
-from test_cli_trace_goal import COMM, END, ISEND, RECV, SEND, collective, entry, header
+from test_cli_trace_goal import (COMM, DONE, END, FLUSHED, IRECV, ISEND, ONE_SIDED, PARTITIONED, READY, RECV,
+                                 SEND, collective, entry, header, part)
 
 TOOL = os.path.abspath(os.environ.get('MUTANTS_TOOL', SLUICE))
 FEW = int(os.environ.get('MUTANTS', 60))
@@ -283,12 +284,19 @@ def test_ten_thousand_mutants_of_programs(tmp_path):
 
 
 def message_files():
-    """Two ranks: a message each way, a broadcast, a barrier of one of them with itself."""
+    """Two ranks: a message each way, one in parts, a put, a get, a broadcast, a barrier of one of them with
+    itself."""
     for r in range(2):
         yield (f'rank-{r}.1.messages', header(r, 2) + entry(COMM, count=2) + b'\0\0\0\0\1\0\0\0'
                + entry(COMM, id_=1, count=1) + bytes([r, 0, 0, 0])
                + entry(ISEND, id_=5, computed=100, peer=1 - r, tag=3, size=8)
                + entry(RECV, peer=1 - r, tag=3, size=8, thread=r) + entry(SEND, peer=r, size=4)
+               + entry(READY, id_=6, computed=9) + entry(READY, id_=6, thread=1)
+               + entry(ISEND, id_=6, peer=1 - r, tag=3, size=9, count=PARTITIONED + 1, thread=1)
+               + entry(IRECV, id_=7, peer=1 - r, tag=3, size=9, count=PARTITIONED + 1)
+               + entry(ONE_SIDED, peer=1 - r, tag=1, size=70) + entry(DONE, id_=7)
+               + entry(ONE_SIDED, id_=8, peer=1 - r, tag=1, count=1) + part(1 - r, 30)
+               + entry(FLUSHED, peer=1 - r, count=1) + entry(DONE, id_=8)
                + entry(RECV, peer=r, size=4) + collective(6, 1, peer=0, size=64)
                + collective(6, 0, peer=0, comm=1) + entry(END, size=1000))
 
@@ -415,8 +423,9 @@ def test_ten_thousand_mutants_of_inputs(tmp_path):
 def run_records(folder, count, seed=int(os.environ.get('MUTANTS_SEED', 7))):
     """Damaged records of a real run, which `sluice trace report` and `sluice report` read."""
     mpi, r, statuses = need('mpich'), random.Random(seed), {0: 0, 1: 0}
-    done = mpi.launch(2, SLUICE, 'trace', '-o', folder / 't', '--goal', folder / 'x.goal',
-                      mpi.build(PROGRAMS / 'recorded.c'), 'ring', 'collectives', sluice=False, timeout=100)
+    done = mpi.launch(2, SLUICE, 'trace', '-o', folder / 't', '--limit', '1M', '--goal', folder / 'x.goal',
+                      mpi.build(PROGRAMS / 'recorded.c'), 'ring', 'collectives', 'exchange', 'persistent',
+                      'partitioned', 'onesided', sluice=False, timeout=100)
     assert done.status == 0, done.explain()
     files = {path: path.read_bytes() for path in sorted((folder / 't').iterdir())
              if path.suffix not in ('.html', '.json', '.txt')}

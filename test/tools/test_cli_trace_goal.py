@@ -208,7 +208,7 @@ def collective(type_, which, **more):
     return bytes(data)
 
 
-COMM, SEND, ISEND, RECV, DONE, END, READY, ONE_SIDED, FLUSHED = 1, 2, 3, 4, 7, 10, 11, 12, 13
+COMM, SEND, ISEND, RECV, IRECV, DONE, END, READY, ONE_SIDED, FLUSHED = 1, 2, 3, 4, 5, 7, 10, 11, 12, 13
 PARTITIONED = 1 << 30
 
 
