@@ -87,7 +87,7 @@ static bool is_address(const void *at, const struct types_shape *shape)
 static int try_alias(enum coll kind, MPI_Comm scratch)
 {
 	char at[2] = { 0 };
-	int two = 2; /* some host MPIs check only several parts */
+	int two = 2, none = 0; /* some host MPIs check only several parts */
 
 	switch (kind) {
 	case COLL_GATHER:
@@ -98,6 +98,16 @@ static int try_alias(enum coll kind, MPI_Comm scratch)
 		return host.Allgather(at, 2, abi.byte, at, 2, abi.byte, scratch);
 	case COLL_ALLTOALL:
 		return host.Alltoall(at, 2, abi.byte, at, 2, abi.byte, scratch);
+	case COLL_GATHERV:
+		return host.Gatherv(at, 2, abi.byte, at, &two, &none, abi.byte, 0, scratch);
+	case COLL_SCATTERV:
+		return host.Scatterv(at, &two, &none, abi.byte, at, 2, abi.byte, 0, scratch);
+	case COLL_ALLGATHERV:
+		return host.Allgatherv(at, 2, abi.byte, at, &two, &none, abi.byte, scratch);
+	case COLL_ALLTOALLV:
+	case COLL_ALLTOALLW: /* checked alike */
+		return host.Alltoallv(at, &two, &none, abi.byte, at, &two, &none, abi.byte,
+				      scratch);
 	case COLL_REDUCE:
 		return host.Reduce(at, at, 2, abi.byte, abi.bor, 0, scratch);
 	case COLL_ALLREDUCE:
@@ -110,24 +120,49 @@ static int try_alias(enum coll kind, MPI_Comm scratch)
 		return host.Scan(at, at, 2, abi.byte, abi.bor, scratch);
 	case COLL_EXSCAN:
 		return host.Exscan(at, at, 2, abi.byte, abi.bor, scratch);
-	default: /* parts of lists may be disjoint */
+	default: /* of neighbours */
 		return 0;
 	}
 }
 
+/* Returns: where host MPIs that refuse one buffer for both sides look for this rank's own part. */
+static uintptr_t own_part(const struct coll_op *t, const struct bufref *s)
+{
+	const struct arg_buf *given = s->given;
+	MPI_Count at = 0;
+
+	if (t->args.kind < COLL_ALLTOALL && given->form == ARG_EACH)
+		at = given->count * t->cs->rank;
+	else if (t->args.kind < COLL_ALLTOALL && given->form == ARG_PART)
+		at = list_get(given->displs, t->cs->rank);
+	return (uintptr_t)given->at + (at ? (uintptr_t)at * (uintptr_t)s->shape.size : 0);
+}
+
+/* Is the rank's own part of both buffers the same memory? */
+static bool is_alias(const struct coll_op *t)
+{
+	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
+	const struct arg_buf *list = send->form == ARG_PART ? send : recv;
+
+	if (coll_is_neighborhood(t->args.kind) || send->type != recv->type ||
+	    send->types != recv->types || own_part(t, &t->send) != own_part(t, &t->recv))
+		return false;
+	if (list->form == ARG_PART && send->form != recv->form)
+		return list_get(list->counts, t->cs->rank);
+	return send->count == recv->count && send->counts.at == recv->counts.at;
+}
+
 /* Some host MPIs refuse a send buffer that is the receive buffer, others do not: ask this one.
  * Context: wrong programs only. */
-static bool is_alias_refused(const struct coll_args *args)
+static bool is_alias_refused(const struct coll_op *t)
 {
-	const struct arg_buf *send = &args->send, *recv = &args->recv;
 	MPI_Comm scratch;
 	int rc;
 
-	if (send->at != recv->at || send->type != recv->type || send->count != recv->count ||
-	    scratch_comm(&scratch))
+	if (!is_alias(t) || scratch_comm(&scratch))
 		return false;
 	bypass++;
-	rc = ON_SCRATCH_LOCKED(try_alias(args->kind, scratch));
+	rc = ON_SCRATCH_LOCKED(try_alias(t->args.kind, scratch));
 	bypass--;
 	return rc;
 }
@@ -286,7 +321,9 @@ bool bufrefs_check(struct coll_op *t)
 	if (!is_valid_own_part(t) || (t->send.is_used && !is_valid(t, &t->send)) ||
 	    (t->recv.is_used && !is_valid(t, &t->recv)))
 		return false;
-	return t->in_place || !t->send.is_used || !t->recv.is_used || !is_alias_refused(&t->args);
+	/* host MPIs look at the buffer of the first rank of an exclusive scan, too */
+	return t->in_place || !t->send.is_used || (!t->recv.is_used && !gets_nothing(t)) ||
+	       !is_alias_refused(t);
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */

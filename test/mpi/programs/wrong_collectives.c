@@ -92,6 +92,44 @@ BEHAVIOUR(one_buffer_for_both, 2)
 	check_say_error("allreduce",
 			MPI_Allreduce(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
 	check_say_error("scan", MPI_Scan(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+	check_say_error("exscan", MPI_Exscan(in, in, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+	finish();
+}
+
+/* The rank's own part of one buffer for both: of the root alone where only its call is wrong. */
+BEHAVIOUR(own_part_in_both_buffers, 2)
+{
+	MPI_Comm w = MPI_COMM_WORLD;
+	int *own, last = size - 1, code;
+	MPI_Datatype types[64];
+
+	start();
+	own = out + rank * COUNT;
+	for (int r = 0; r < size; r++)
+		types[r] = MPI_INT;
+	code = MPI_Allgather(own, COUNT, MPI_INT, out, COUNT, MPI_INT, w);
+	check_say_error("allgather", code);
+	check_say_error("allgatherv",
+			MPI_Allgatherv(own, COUNT, MPI_INT, out, counts, displs, MPI_INT, w));
+	check_say_error("alltoall", MPI_Alltoall(in, COUNT, MPI_INT, in, COUNT, MPI_INT, w));
+	check_say_error("alltoallv", MPI_Alltoallv(in, counts, displs, MPI_INT, in, counts, displs,
+						   MPI_INT, w));
+	for (int r = 0; r < size; r++)
+		displs[r] *= (int)sizeof(int);
+	check_say_error("alltoallw",
+			MPI_Alltoallw(in, counts, displs, types, in, counts, displs, types, w));
+	for (int r = 0; r < size; r++)
+		displs[r] = r * COUNT;
+	if (code && rank == last) { /* without the check the root would wait */
+		check_say_error("gather", MPI_Gather(own, COUNT, MPI_INT, out, COUNT, MPI_INT, last,
+						     w));
+		check_say_error("gatherv", MPI_Gatherv(own, COUNT, MPI_INT, out, counts, displs,
+						       MPI_INT, last, w));
+		check_say_error("scatter", MPI_Scatter(out, COUNT, MPI_INT, own, COUNT, MPI_INT,
+						       last, w));
+		check_say_error("scatterv", MPI_Scatterv(out, counts, displs, MPI_INT, own, COUNT,
+							 MPI_INT, last, w));
+	}
 	finish();
 }
 
