@@ -269,6 +269,15 @@ def test_targets_of_one_sided_operations_receive_and_answer(tmp_path):
         assert len(ends) == ranks and all(e.count(' requires ') >= 2 for e in ends)
 
 
+def test_one_sided_operations_beside_as_many_threads_as_there_are_cpus(tmp_path):
+    for r in range(2):
+        (tmp_path / f'rank-{r}.1.messages').write_bytes(
+            header(r, 2) + entry(COMM, count=2) + struct.pack('<2i', 0, 1)
+            + entry(ONE_SIDED, peer=1 - r, tag=1, size=5, thread=65535) + entry(END, size=1000))
+    done = sluice('trace', 'goal', '-o', tmp_path / 'run.goal', tmp_path)
+    assert done.returncode == 0 and check(tmp_path / 'run.goal') == (2, 10)
+
+
 def test_a_ring_and_a_sum_are_extrapolated(tmp_path):
     """Three ranks: each sends to the next, all sum, two have a barrier in a communicator of their own."""
     coll, allreduce, barrier = 6, 3, 0

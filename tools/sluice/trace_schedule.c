@@ -493,7 +493,9 @@ static int put_rank(struct schedule_out *o, struct messages_file *f, const struc
 			break;
 	o->thread = 0;
 	end_requests(k);
-	windows_write(w, o, first, k->number, (uint32_t)k->threads_count);
+	/* a CPU after those of the threads, or that of the last one */
+	windows_write(w, o, first, k->number,
+		      (uint32_t)(k->threads_count > UINT16_MAX ? UINT16_MAX : k->threads_count));
 	if (!o->labels)
 		fputs("calc 0\n", o->file);
 	fputs("}\n", o->file);
