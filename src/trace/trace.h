@@ -118,6 +118,10 @@ struct trace_current {
 	_Atomic bool is_changing;     /* a handler that interrupts now writes records of its own */
 	struct trace_row row;
 	struct trace_record *last_copy;
+	/* trace_message_begin(): sums of the present call, NULL: none; a call begun below the
+	 * frame was left by longjmp(). Here, as the loader's room for such variables is short. */
+	struct trace_totals *message;
+	const void *message_frame;
 } __attribute__((aligned(BASE_CACHE_LINE)));
 extern __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
 

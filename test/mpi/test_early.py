@@ -101,6 +101,7 @@ class EarlyRunner:
                 wanted.setdefault(params['program'], set()).add(params['behaviour'])
         self.folder, self.get_mpi, self.with_sluice = folder, get_mpi, with_sluice
         self.runner, self.complete = Runner(wanted), request.config.getoption('--complete')
+        self.wanted = wanted
 
     def how(self, job):
         program, mpi, ranks, guard, engine = job
@@ -115,12 +116,14 @@ class EarlyRunner:
         return self.runner.check(mpi, program, ranks, behaviour, sluice=self.with_sluice, env=env,
                                  timeout=200)
 
-    def counters(self, job):
-        """The sum over the ranks of the job in which all behaviours ran."""
+    def counters(self, job, again=0):
+        """The sum over the ranks of the job in which all behaviours ran. again: 1, 2 ...: in another run."""
         mpi, program, ranks, env = self.how(job)
         names = [name for name, least in behaviours(program) if least <= ranks]
-        report = self.runner.report(mpi, program, ranks, names[0], sluice=self.with_sluice, env=env,
-                                    timeout=200)
+        runner = Runner(self.wanted) if again else self.runner
+        if again:
+            env['SLUICE_STATS'] += f'-again-{again}'
+        report = runner.report(mpi, program, ranks, names[0], sluice=self.with_sluice, env=env, timeout=200)
         return counters(env['SLUICE_STATS'], report.result)
 
 
@@ -158,7 +161,9 @@ def test_really_early(program, mpi, ranks, guard, engine, early_runner):
     if program != 'early_mpi.c':
         assert total['faults'] > 0, total
     if engine in ('sw', 'delay', 'rate', 'error', 'process', 'dsa'):
-        assert total['bytes_engine'] > 0, total
+        # the scheduler decides whether a worker or a waiting rank copies
+        more = (early_runner.counters((program, mpi, ranks, guard, engine), i) for i in (1, 2, 3, 4))
+        assert total['bytes_engine'] or any(t['bytes_engine'] for t in more), total
     if engine == 'error':
         assert total['engine_errors'] > 0, total
     if engine in ('hang', 'dsa_hang'):

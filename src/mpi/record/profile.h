@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The time of calls that send, receive or wait for messages, for `sluice trace`: a wrapper counts in
- * the trace file of libsluice.so (front/profile.h). libsluice-profile.so has nothing else, so that
- * collectives are called by the program itself.
+ * The time of calls that send, receive or wait for messages, for `sluice trace`: a wrapper counts
+ * in the trace file of libsluice.so (front/profile.h). libsluice-profile.so has nothing else, so
+ * that collectives are called by the program itself.
  */
 #ifndef SLUICE_MPI_RECORD_PROFILE_H
 #define SLUICE_MPI_RECORD_PROFILE_H
