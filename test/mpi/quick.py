@@ -29,6 +29,7 @@ ELSEWHERE = {
     'early_exit.c': 'test_early.py compares each end with that of a plain run',
     'early_long.c': 'test_early.py; seconds a behaviour',
     'spawn.c': 'test_programs.py gives it a command to spawn',
+    'told.c': 'test_told.py gives it what to do',
     'survive.c': 'test_survival.py kills its ranks',
     'without_memory.c': 'test_requests.py injects faults',
     'spanning.c': 'test_spanning.py; several nodes',
