@@ -82,7 +82,7 @@ static bool is_recorded(uint64_t n)
 	return n < TRACE_ALWAYS_TIMED || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
 }
 
-uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type))
+static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type))
 {
 	static __thread uintptr_t known __attribute__((tls_model("initial-exec")));
 	static __thread uint64_t size __attribute__((tls_model("initial-exec")));

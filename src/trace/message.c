@@ -16,13 +16,12 @@ static uint16_t site_of(const char *name, const void *address, const void *frame
 	return site;
 }
 
-uint64_t trace_message_begin(const char *name, const void *site, const void *frame, uint64_t count,
-			     uintptr_t type, uint64_t (*size_of)(uintptr_t type))
+uint64_t trace_message_begin(const char *name, const void *site, const void *frame, uint64_t bytes)
 {
 	struct trace_totals *t;
 	uint16_t index;
 
-	if (!trace_is_on() || trace_current.depth ||
+	if (trace_current.depth ||
 	    (trace_current.message && (uintptr_t)trace_current.message_frame > (uintptr_t)frame))
 		return 0;
 	t = record_totals();
@@ -34,7 +33,7 @@ uint64_t trace_message_begin(const char *name, const void *site, const void *fra
 	trace_current.message = t + index;
 	trace_current.message_frame = frame;
 	trace_current.message->calls++;
-	trace_current.message->bytes += count ? count * size_of_type(type, size_of) : 0;
+	trace_current.message->bytes += bytes;
 	return trace_ticks();
 }
 

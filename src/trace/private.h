@@ -57,9 +57,6 @@ void file_renew_chunk(struct trace_chunk *c, uint32_t turn);
  * record_begin(). */
 void turns_note(uint64_t now, bool is_last);
 
-/* Returns: the size of a datatype, which is asked for once while it does not change. */
-uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type));
-
 /* record.c. Returns: a zeroed record of this thread, for record_end(), or NULL: dropped and
  * counted. Context: async-signal-safe. */
 struct trace_record *record_begin(void);

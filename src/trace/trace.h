@@ -78,12 +78,12 @@ void trace_small_end(uint64_t since);
 /* ---- messages (libsluice-profile.so, message/) -------------------------------------------- */
 
 /*
- * Counts and times a call that sends, receives or waits for messages; only sums are kept. count,
- * type, size_of: its buffer, as in trace_small_begin(). Returns: 0, or a value for
- * trace_message_end(). Context: not in signal handlers; nested calls are not counted.
+ * Counts and times a call that sends, receives or waits for messages; only sums are kept. bytes:
+ * of its buffer. Returns: 0, or a value for trace_message_end(). Context: not in signal handlers;
+ * nested calls are not counted.
  */
-uint64_t trace_message_begin(const char *name, const void *site, const void *frame, uint64_t count,
-			     uintptr_t type, uint64_t (*size_of)(uintptr_t type));
+uint64_t trace_message_begin(const char *name, const void *site, const void *frame,
+			     uint64_t bytes);
 void trace_message_end(uint64_t since);
 /* Adds a copy from another rank to the thread's present call. result: its bytes, or negative;
  * served: those from mapped memory. */

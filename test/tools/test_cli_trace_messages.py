@@ -78,7 +78,7 @@ def test_call_sites_are_the_programs(mpi, goal, tmp_path):
     """With --goal those of collectives had all been in libsluice-record.so."""
     trace(mpi, tmp_path / 't', *(['--goal', tmp_path / 'run.goal'] if goal else []))
     sites = [site for _, site, *_ in messages(tmp_path / 't')]
-    assert len(sites) == 15 and all(re.match(r'traced_messages(\.c:\d+|\+0x)', s) for s in sites), sites
+    assert len(sites) == 17 and all(re.match(r'traced_messages(\.c:\d+|\+0x)', s) for s in sites), sites
     assert re.search(r'MPI_Bcast called by collective \(traced_messages\S+\), in 2 processes',
                      (tmp_path / 't/summary.txt').read_text())
 

@@ -76,6 +76,20 @@ static void nonblocking(int bytes)
 	MPI_Request_free(&requests[1]);
 }
 
+/* Libraries use the handle of a freed type again. */
+static void typed(int bytes)
+{
+	MPI_Datatype type;
+
+	MPI_Type_contiguous(bytes, MPI_CHAR, &type);
+	MPI_Type_commit(&type);
+	if (rank == 0)
+		COUNT(Send, (unsigned)bytes, out, 1, type, 1, 8, MPI_COMM_WORLD);
+	else
+		COUNT(Recv, (unsigned)bytes, in, 1, type, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Type_free(&type);
+}
+
 /* A message that is longer than the buffer: the error handler leaves the call. */
 static void truncated(void)
 {
@@ -118,6 +132,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < ROUNDS; i++) {
 		blocking(i % 2 ? LONG : SHORT);
 		nonblocking(i % 2 ? LONG : SHORT);
+		typed(LONG);
+		typed(SHORT);
 		collective();
 	}
 	late();
