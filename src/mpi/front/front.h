@@ -12,6 +12,7 @@
  *   functions.table  the functions, once; table.py reads it, generate.py makes from it
  *                    trampolines.S (trampolines.py), functions.h and the other generated headers
  *   exports.c        exports functions of MPI 4 only if the host MPI has them
+ *   optional.c       lists these functions
  *   resolve.c        decides at the first call of a trampoline where it leads
  *   loader.c         finds the MPI library that the process has loaded, early or late
  *   narrow.c         MPI_X_c where the host MPI has only MPI_X
@@ -19,6 +20,7 @@
  *   gate.h           the wrappers' first check, compiled once per ABI (gate_*.c)
  *   idle.c           prepares the host MPI for polite waits
  *   observe.c        wrappers of functions that could observe a pending operation
+ *   profile.c        counts calls of messages for the libraries of mpi/record
  *
  * MPI_X and PMPI_X are both exported. PMPI_X is the wrapper, so other PMPI tools work in any
  * order, and the Fortran bindings, which call one of the two after converting their sentinels,

@@ -2,7 +2,7 @@
 /*
  * mpi/record: libsluice-record.so, which `sluice trace --goal` preloads before libsluice.so. Writes
  * a rank's messages and collectives, and the computing between them, to its message file
- * (trace/messages.h). Without --goal the library is not loaded.
+ * (trace/messages.h). Without --goal libsluice-profile.so is loaded in its place (profile.h).
  *
  *   program -> MPI_Send (ours) -> MPI_Send (libsluice.so) -> host MPI
  *
@@ -13,6 +13,9 @@
  *   persistent.c    persistent and partitioned requests
  *   windows.c       one-sided operations
  *   collectives.c   what a rank sends and receives in a collective
+ *   optional.c      functions that are exported only where the host MPI has them
+ *   profile.c       the time of calls of messages, in both libraries
+ *   profilers.c     the wrappers of libsluice-profile.so
  *
  * A wrapper calls record_enter(), the next library's function, a hook below, and record_exit().
  * MPI_X and PMPI_X are both wrapped, because Fortran bindings call one of them; calls that come
