@@ -11,7 +11,9 @@ One command, about five minutes, a JSON file to send. dsa and kmod:
             the worker process, with worker threads, with the engine
 
 cuda: copies between host memory and the GPU by kind of memory, what a registration costs, device memory
-of another process, and whether GPUs read pageable memory.
+of another process, whether GPUs read pageable memory; and collectives of 2 and more ranks on memory of the
+GPU that they share: staged through page-locked host memory, plain and with Sluice, and executed by Sluice
+(SLUICE_COLL=device:on).
 
 --model runs the same without the hardware, over the models of the tests. Times of a model say nothing.
 """
@@ -186,6 +188,49 @@ def print_overlap(records):
             print(f"  failed: {r['host']} {r['side']}: {r['failed']}")
 
 
+GPU_SIDES = {"staged": (False, "staged", {}), "staged, Sluice": (True, "staged", {}),
+             "direct": (True, "direct", {"SLUICE_COLL": "device:on"})}
+
+
+def collectives(opt, env):
+    """Returns the records of collectives on memory of the GPU, by host MPI, ranks and side."""
+    records = []
+    cores = os.cpu_count() or 1
+    sizes = "64K,1M" if opt.quick else "64K,256K,1M,4M,16M,64M"
+    for host in H.find_hosts(opt.mpi.split(","))[0]:
+        host.compile("gpu_bench")
+        for ranks in (n for n in map(int, opt.ranks.split(",")) if 2 <= n <= max(2, cores)):
+            for side, (is_ours, how, own) in GPU_SIDES.items():
+                before = ["env", *(f"{k}={v}" for k, v in {**env, **own}.items()),
+                          *([str(opt.sluice), "run"] if is_ours else [])]
+                where = {"host": host.name, "side": side}
+                try:
+                    lines, _ = H.launch(host.command(ranks, before, [f"how={how}", f"sizes={sizes}"],
+                                                     "gpu_bench"), host.env(), LIMIT_S)
+                    records += [{**where, **x} for x in lines]
+                except H.Failed as e:
+                    records.append({**where, "ranks": ranks, "failed": str(e)})
+    return records
+
+
+def print_collectives(records):
+    cells = {}
+    for r in records:
+        if "failed" in r:
+            print(f"  failed: {r['host']}, {r['ranks']} ranks, {r['side']}: {r['failed']}")
+        else:
+            cells.setdefault((r["host"], r["ranks"], r["what"], r["bytes"]), {})[r["side"]] = r
+    if cells:
+        print("\ncollectives, us until the last GPU has the data (P0..P90)"
+              "           staged     staged, Sluice             direct   staged / direct")
+    for (host, ranks, what, nbytes), by in cells.items():
+        texts = [f"{by[s]['us']:.0f} ({by[s]['p0_us']:.0f}..{by[s]['p90_us']:.0f})" if s in by else "-"
+                 for s in GPU_SIDES]
+        gain = f"{by['staged']['us'] / by['direct']['us']:.2f}" if {"staged", "direct"} <= by.keys() else "-"
+        print(f"  {host:<8} {ranks:>3} ranks  {what:<10} {nbytes:>9}  " +
+              "  ".join(f"{t:>22}" for t in texts) + f"  {gain:>6}")
+
+
 def print_cuda(records):
     for r in records:
         print("  " + "  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in r.items()))
@@ -208,15 +253,17 @@ def measure(opt):
     if out["is_model"]:
         out["note"] = MODEL
         print(MODEL)
+    if not opt.sluice.exists():
+        raise Absent(f"no {opt.sluice}; run ./dev build")
     if opt.engine == "cuda":
         program = H.BUILD / "cuda_bench"
         H.compile_c([os.environ.get("CC", "cc")], [H.ROOT / "bench" / n for n in ("cuda_bench.c", "bench.c")],
                     program)
         out["records"] = lines_of([program, *(["quick"] if opt.quick else []), f"processes={opt.ranks}"], env)
         print_cuda(out["records"])
+        out["collectives"] = collectives(opt, env)
+        print_collectives(out["collectives"])
         return out
-    if not opt.sluice.exists():
-        raise Absent(f"no {opt.sluice}; run ./dev build")
     out["check"] = check(opt, env)
     out["records"] = engine_bench(opt, env)
     print_engine(out["check"], out["records"])
@@ -238,4 +285,4 @@ def main(argv):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: {path}{'  (' + MODEL + ')' if out['is_model'] else ''}")
-    return 1 if any("failed" in r for r in out.get("overlap", [])) else 0
+    return 1 if any("failed" in r for r in out.get("overlap", []) + out.get("collectives", [])) else 0

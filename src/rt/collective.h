@@ -39,13 +39,13 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
  * Collectives on memory of GPUs (SLUICE_COLL=device:on): the ranks say where their buffers lie;
  * the GPU of each rank copies what the rank receives.
  *
- *   rt_device_is_possible()  ->  rt_device_collective()  ->  RT_DEVICE_NONE: rt_admit() ...
+ *   rt_device_is_asked()  ->  rt_device_collective()  ->  RT_DEVICE_NONE: rt_admit() ...
  */
 enum rt_memory { RT_MEMORY_HOST, RT_MEMORY_DEVICE, RT_MEMORY_OTHER };
 enum rt_device { RT_DEVICE_NONE, RT_DEVICE_DONE, RT_DEVICE_PASSED };
 /* Returns: whether a call may be on memory of GPUs; the same on every rank. Then
- * rt_device_collective() must follow. */
-bool rt_device_is_possible(const struct rt_comm *c, enum coll kind, uint64_t bytes);
+ * rt_device_collective() must follow, on a communicator that is connected for it. */
+bool rt_device_is_asked(enum coll kind, uint64_t bytes);
 /*
  * Executes a call whose buffers, addr and bytes of both sides, lie on the GPU on every rank.
  * memory: RT_MEMORY_OTHER: this rank's buffers have gaps, or lie in several kinds of memory.

@@ -295,9 +295,8 @@ void progress_thread_own(void);
 
 /* ---- coll/device.c ----------------------------------------------------------------------- */
 
-/* Allocates c->device where a rank has loaded libcuda. Returns: 0; -errno when a function of oob
- * fails. Context: collective. */
-int device_comm_created(struct rt_comm *c, const struct node_oob *oob);
+/* Allocates c->device under SLUICE_COLL=device:on. Returns: 0 or -ENOMEM. */
+int device_room_create(struct rt_comm *c);
 
 /* ---- comm/worker_setup.c: the worker process of the job ---------------------------------- */
 

@@ -5,8 +5,6 @@ Run alone: ./dev check mpi -k test_device
 """
 import re
 
-import re
-
 import pytest
 
 from support import fake_cuda
@@ -52,10 +50,11 @@ def test_device_is_counted(name, get_mpi, tmp_path):
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_device_beside_trials(name, get_mpi):
-    """Trials decide about host memory only."""
+    """Trials decide about host memory only, and the first call on device memory connects."""
     mpi = get_mpi(name)
-    env = env_of(SLUICE_DECIDE='measure', SLUICE_COLL='device:on', SLUICE_TEST='fault=connect:all')
-    names = ['each_collective', 'host_memory_asks_no_driver', 'one_rank_in_host_memory']
+    env = env_of(SLUICE_DECIDE='measure', SLUICE_COLL='device:on')
+    names = ['each_collective', 'other_communicators', 'host_memory_asks_no_driver',
+             'one_rank_in_host_memory']
     done = mpi.launch(2, mpi.build(PROGRAM), *names, env={k: v for k, v in env.items() if 'coll:' not in k})
     assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
 

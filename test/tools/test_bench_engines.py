@@ -48,8 +48,12 @@ def test_dsa_over_its_model(tmp_path):
 
 
 def test_cuda_over_the_fake_driver(tmp_path):
-    found, text = figures(tmp_path, 'cuda', '--model', '--quick', '--ranks', '1,2')
+    found, text = figures(tmp_path, 'cuda', '--model', '--quick', '--ranks', '1,2', '--mpi', 'mpich')
     check_is_model(found, text, 'cuda')
+    assert [(r['side'], r['what'], r['bytes'], r['us'] > 0) for r in found['collectives']] == [
+        (side, what, size, True) for side in ('staged', 'staged, Sluice', 'direct')
+        for what in ('bcast', 'gather', 'scatter', 'allgather', 'alltoall') for size in (64 << 10, 1 << 20)]
+    assert 'staged / direct' in text and 'failed' not in text
     kinds = [(r['what'], r.get('how'), r.get('memory')) for r in found['records']]
     for memory in ('private', 'arena', 'private, registered', 'arena, registered'):
         assert ('host', 'to the GPU', memory) in kinds and ('host', 'from the GPU', memory) in kinds

@@ -244,7 +244,7 @@ static bool is_on_device(struct coll_op *t, int *rc, const char **why)
 	int ret;
 
 	*why = NULL;
-	if (!coll_may_be_on_device(t->cs, t->args.kind, t->bytes))
+	if (!rt_device_is_asked(t->args.kind, t->bytes))
 		return false;
 	ret = coll_on_device(t);
 	if (ret == RT_DEVICE_NONE)
@@ -283,7 +283,7 @@ static bool run(struct coll_args *args, int *rc)
 		return trace_rejected(TRACE_WHY_NOT_SERVED);
 	if (is_on_device(&t, rc, &why))
 		return why ? trace_rejected(why) : true;
-	if (!(coll_asks_early(args, t.cs) && !coll_may_be_on_device(t.cs, args->kind, t.bytes)) &&
+	if (!(coll_asks_early(args, t.cs) && !rt_device_is_asked(args->kind, t.bytes)) &&
 	    reduce_may_change(&t) && rt_trial_passes(t.cs->rt, args->kind, t.bytes))
 		return trace_rejected(TRACE_WHY_SLOWER);
 	ret = prepare_and_run(&t);

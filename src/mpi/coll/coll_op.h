@@ -165,9 +165,6 @@ void coll_time_passed(struct comm_state *cs);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 
-/* Returns: whether a call of this size may be on memory of GPUs, so that coll_on_device() is due;
- * equal on all ranks. */
-bool coll_may_be_on_device(const struct comm_state *cs, enum coll kind, uint64_t bytes);
 /* Executes the call if it is on memory of GPUs. Returns: enum rt_device, or -errno. */
 int coll_on_device(struct coll_op *op);
 

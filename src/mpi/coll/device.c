@@ -3,12 +3,6 @@
 #include "mpi/coll/coll_op.h"
 #include "os/os.h"
 
-bool coll_may_be_on_device(const struct comm_state *cs, enum coll kind, uint64_t bytes)
-{
-	return base_unlikely(base_opt.device) && cs->rt &&
-	       rt_device_is_possible(cs->rt, kind, bytes);
-}
-
 /* Describes a buffer without gaps in `out`. The first element tells where one with gaps lies. A
  * side that does not fit the message (a wrong program) is the host MPI's to report. */
 static enum rt_memory classify(const struct bufref *s, uint64_t message, struct coll_side *out)

@@ -169,14 +169,14 @@ const char *coll_passes_early(struct coll_args *args, int *rc)
 		return admission == ADMIT_ALWAYS ? NULL : TRACE_WHY_NEW;
 	if (!may_change_early(args, cs))
 		return passes_fixed(args, cs, admission);
+	if (rt_device_is_asked(args->kind, bytes))
+		return NULL; /* the trials are asked after the ranks */
 	if (!cs->rt && (comm_state_pay(cs, args->kind, bytes) || is_price_question_due(cs)))
 		return NULL;
 	if (!cs->rt) {
 		time_some(args, cs, bytes);
 		return TRACE_WHY_UNPAID;
 	}
-	if (coll_may_be_on_device(cs, args->kind, bytes))
-		return NULL; /* the trials are asked after the ranks */
 	return rt_trial_passes(cs->rt, args->kind, bytes) ? TRACE_WHY_SLOWER : NULL;
 }
 
@@ -185,7 +185,7 @@ const char *coll_delays_connecting(struct coll_op *t)
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
 	bool is_always = policy_admit(gate, t->bytes) == ADMIT_ALWAYS, pays;
 
-	if (t->cs->is_decided)
+	if (t->cs->is_decided || rt_device_is_asked(t->args.kind, t->bytes))
 		return NULL;
 	if (!is_always && !reduce_may_change(t))
 		return TRACE_WHY_FIXED;

@@ -34,37 +34,27 @@ struct device_room {
 
 /* ---- creation ---------------------------------------------------------------------------- */
 
-int device_comm_created(struct rt_comm *c, const struct node_oob *oob)
+int device_room_create(struct rt_comm *c)
 {
-	enum { NO_MEMORY, HAS_CUDA, HAS_NONE };
 	size_t n = (size_t)c->size;
-	int64_t least = HAS_NONE;
 	struct device_room *d;
-	int ret;
 
-	if (!base_opt.device)
+	if (base_likely(!base_opt.device))
 		return 0;
 	d = calloc(1, sizeof(*d) + n * (sizeof(d->open[0]) + sizeof(d->all[0])));
-	ret = oob->allreduce_min(oob->ctx,
-				 !d                   ? NO_MEMORY
-				 : os_gpu_is_loaded() ? HAS_CUDA
-						      : HAS_NONE,
-				 &least);
-	if (ret || least != HAS_CUDA) {
-		free(d);
-		return ret;
-	}
+	if (!d)
+		return -ENOMEM;
 	d->all = (struct announcement *)&d->open[n];
 	c->device = d;
 	return 0;
 }
 
-bool rt_device_is_possible(const struct rt_comm *c, enum coll kind, uint64_t bytes)
+bool rt_device_is_asked(enum coll kind, uint64_t bytes)
 {
 	const uint32_t kinds = 1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_SCATTER |
 			       1u << COLL_ALLGATHER | 1u << COLL_ALLTOALL;
 
-	return base_unlikely(c->device) && bytes >= base_opt.coll_threshold_bytes &&
+	return base_unlikely(base_opt.device) && bytes >= base_opt.coll_threshold_bytes &&
 	       kinds >> kind & 1;
 }
 

@@ -107,7 +107,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		c->rank = node_rank(g);
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (create_exec(c) || create_mailbox(c, oob->size, lanes)) {
+		if (create_exec(c) || create_mailbox(c, oob->size, lanes) ||
+		    device_room_create(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -134,8 +135,6 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->admits_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
-	if (!ret)
-		ret = device_comm_created(c, oob);
 	offload_open(c);
 	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;

@@ -153,6 +153,20 @@ int cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
 	return cuMemHostRegister(p, bytes, flags);
 }
 
+int cuMemAllocHost_v2(void **out, size_t bytes)
+{
+	*out = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return *out == MAP_FAILED ? UNKNOWN : cuMemHostRegister(*out, bytes, 0);
+}
+
+int cuMemFreeHost(void *p)
+{
+	struct range *r = find((uintptr_t)p);
+	size_t bytes = r ? r->end - r->start : 0;
+
+	return cuMemHostUnregister(p) || munmap(p, bytes);
+}
+
 /* Returns: the first byte of the page that was registered at p, as the GPU sees it; -1: none. */
 int fake_gpu_read(void *p)
 {
