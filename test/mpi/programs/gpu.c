@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 4 << 20, ROUNDS = 8, STRIDE = 509 };
+enum { BYTES = 4 << 20, ROUNDS = 8, STRIDE = 509, PAGEABLE_MEMORY_ACCESS = 88 };
 
 /* A kernel of one thread: adds `add` to each STRIDE-th of `n` bytes, and stores their sum. */
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -45,6 +45,7 @@ static struct {
 	int (*alloc)(uint64_t *, size_t);
 	int (*to_host)(void *, uint64_t, size_t);
 	int (*host_pointer)(uint64_t *, void *, unsigned);
+	int (*attribute)(int *, int, int);
 	int (*module_load)(void **, const void *);
 	int (*function_get)(void **, void *, const char *);
 	int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -58,6 +59,7 @@ static const char *const names[] = {
 	"cuMemAlloc_v2",
 	"cuMemcpyDtoH_v2",
 	"cuMemHostGetDevicePointer_v2",
+	"cuDeviceGetAttribute",
 	"cuModuleLoadData",
 	"cuModuleGetFunction",
 	"cuLaunchKernel",
@@ -117,7 +119,10 @@ static int broadcasts(char *at, int rank, int first)
 static int kernels(char *at, int rank)
 {
 	const int64_t touched = (BYTES + STRIDE - 1) / STRIDE;
+	int reads_pageable = 0;
 
+	if (cu.attribute(&reads_pageable, PAGEABLE_MEMORY_ACCESS, 0) || !reads_pageable)
+		return !!fprintf(stderr, "this GPU does not access pageable memory\n");
 	for (int i = 1; i <= 2 * ROUNDS; i++) {
 		if (rank == i % 2 && run_kernel((uintptr_t)at, BYTES, 1) != i * touched)
 			return 1;
@@ -160,9 +165,10 @@ int main(int argc, char **argv)
 			 broadcasts(at, rank, 0) || (is_later && cu.host_register(at, BYTES, 0)) ||
 			 broadcasts(at, rank, ROUNDS) ||
 			 (strcmp(argv[2], "loaded") && gpu_is_wrong(at, is_later));
+	if (failed)
+		MPI_Abort(MPI_COMM_WORLD, 1);
 	MPI_Barrier(MPI_COMM_WORLD);
-	if (!failed)
-		printf("ok gpu %d\n", rank);
+	printf("ok gpu %d\n", rank);
 	MPI_Finalize();
 	return failed;
 }
