@@ -52,7 +52,7 @@ def parse():
     p.add_argument("--json")
     p.add_argument("--total", type=int, default=0)
     p.add_argument("--state", type=Path)
-    p.add_argument("--sides", type=lambda text: text.split(","), default=SIDES, 
+    p.add_argument("--sides", type=lambda text: text.split(","), default=SIDES,
                    help="of --total: some of plain,default,host,ours, which is the default")
     p.add_argument("--minutes", type=float, default=1e9)
     p.add_argument("set", nargs="*")

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cuda: memory of GPUs that other processes of the node copy from (SLUICE_COLL=device:on; ADR 43).
+ * cuda: memory of GPUs that other processes of the node access (SLUICE_COLL=device:on; ADR 43).
  *
- *   owner                                      reader
+ *   owner                                      copier
  *   cuda_begin                                 cuda_begin
  *   cuda_describe  -- struct cuda_memory -->   cuda_open         opened once, then kept
  *                                              cuda_copy ... cuda_wait
  *   the program's call returns   <--  told --  cuda_put
  *
- * The reader's GPU copies, on a stream of its own. Only rt/ knows which ranks are told what.
+ * The other process copies from it and to it, on a stream of its own. Only rt/ knows which ranks
+ * are told what.
  *
  * libcuda is used where the program has loaded it, in the context that is current at the first
  * call. In another context, or in a thread without one, cuda_begin() fails: a process may open a
@@ -33,18 +34,23 @@ struct cuda_memory {
 	uint64_t at;          /* the buffer begins here in the allocation */
 };
 
+/* A GPU, or an instance of one (MIG): its UUID, equal in all processes. */
+struct cuda_gpu {
+	uint64_t id[2];
+};
+
 struct cuda_peer; /* an allocation of another process that is open here */
 
 /*
  * Must precede the other calls in each MPI call. Waits for the work in the default stream of the
- * context, as a synchronous copy would.
+ * context, as a synchronous copy would. out: the GPU of the context.
  * Returns: 0, or -errno: this thread cannot use the GPU now.
  */
-int cuda_begin(void);
+int cuda_begin(struct cuda_gpu *out);
 /*
- * Checks that [addr, addr + bytes) is memory of the current context's GPU; out: describes it for
- * others, NULL: it is only written to.
- * Returns: 0, or -errno: it is not, or it has no handle (memory pools, cuMemCreate).
+ * Checks that [addr, addr + bytes) is memory of the current context's GPU, and describes it for
+ * others. Returns: 0; -ENOTSUP: others cannot open it, as it has no handle (memory pools,
+ * cuMemCreate); or another -errno: it is other memory.
  */
 int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out);
 /*
@@ -52,7 +58,7 @@ int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out);
  * the allocation is not tried again. Owner: the caller, until cuda_put().
  */
 int cuda_open(int pid, const struct cuda_memory *m, struct cuda_peer **out);
-const void *cuda_address(const struct cuda_peer *p, const struct cuda_memory *m);
+void *cuda_address(const struct cuda_peer *p, const struct cuda_memory *m);
 void cuda_put(struct cuda_peer *p); /* stays open while there is room; NULL: nothing */
 /* Begins a copy. cuda_wait() must follow in any case. Returns: 0 or -errno. */
 int cuda_copy(void *dst, const void *src, uint64_t bytes);

@@ -21,6 +21,7 @@ static const char *const names[] = {
 	"cuIpcOpenMemHandle_v2",  "cuIpcCloseMemHandle",
 	"cuStreamCreate",         "cuStreamIsCapturing",
 	"cuStreamSynchronize",    "cuMemcpyAsync",
+	"cuCtxGetDevice",         "cuDeviceGetUuid_v2",
 };
 _Static_assert(sizeof(cuda_driver) == sizeof(names), "one of each");
 
@@ -29,6 +30,7 @@ static struct {
 	bool is_found;
 	void *stream;
 	unsigned long long context; /* of the stream: its number, which is never used again */
+	struct cuda_gpu gpu;        /* of the context */
 	_Atomic bool is_broken;     /* a copy has failed. Relaxed */
 } state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -58,6 +60,7 @@ static unsigned long long current(void)
 static int use_context_locked(void)
 {
 	unsigned long long id;
+	int device;
 
 	if (endpoint_image || !find_locked())
 		return -ENOTSUP;
@@ -66,7 +69,8 @@ static int use_context_locked(void)
 		return -ENXIO;
 	if (state.stream)
 		return id == state.context ? 0 : -EXDEV;
-	if (cuda_driver.stream_create(&state.stream, NON_BLOCKING)) {
+	if (cuda_driver.device_current(&device) || cuda_driver.device_uuid(&state.gpu, device) ||
+	    cuda_driver.stream_create(&state.stream, NON_BLOCKING)) {
 		state.stream = NULL;
 		return -EIO;
 	}
@@ -85,7 +89,7 @@ static int wait_for_default_stream(void)
 	return cuda_driver.stream_wait(DEFAULT_STREAM) ? -EIO : 0;
 }
 
-int cuda_begin(void)
+int cuda_begin(struct cuda_gpu *out)
 {
 	int ret;
 
@@ -93,6 +97,7 @@ int cuda_begin(void)
 		return -EIO;
 	pthread_mutex_lock(&state.lock);
 	ret = use_context_locked();
+	*out = state.gpu;
 	pthread_mutex_unlock(&state.lock);
 	return ret ? ret : wait_for_default_stream();
 }

@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "cuda/private.h"
 
-enum { PEERS = 128 };
+enum { PEERS = 128, HANDLES = 64 };
 /* Names and numbers of the CUDA driver API. */
 enum {
 	ATTRIBUTE_CONTEXT = 1,
@@ -63,6 +63,27 @@ static int ask(const void *addr, struct answer *out)
 		       : 0;
 }
 
+/* Handles are kept: an id is that of one allocation for ever. */
+static bool get_handle(const struct answer *a, struct cuda_handle *out)
+{
+	static struct {
+		uint64_t id;
+		struct cuda_handle handle;
+	} known[HANDLES]; /* under the lock of the table */
+	unsigned i = (unsigned)(a->id % HANDLES);
+	bool ok = true;
+
+	pthread_mutex_lock(&table.lock);
+	if (known[i].id != a->id) {
+		known[i].id = 0;
+		ok = !cuda_driver.ipc_get(&known[i].handle, a->start);
+		known[i].id = ok ? a->id : 0;
+	}
+	*out = known[i].handle;
+	pthread_mutex_unlock(&table.lock);
+	return ok;
+}
+
 int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out)
 {
 	uint64_t at = (uintptr_t)addr;
@@ -75,13 +96,11 @@ int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out)
 	if (a.type != MEMORY_TYPE_DEVICE || a.context != (uintptr_t)context || at < a.start ||
 	    at - a.start > a.bytes || bytes > a.bytes - (at - a.start))
 		return -EXDEV;
-	if (!out)
-		return 0;
-	if (!a.has_handle || cuda_driver.ipc_get(&handle, a.start))
-		return -ENOTSUP;
 	*out = (struct cuda_memory){
 		.base = a.start, .bytes = a.bytes, .id = a.id, .at = at - a.start
 	};
+	if (!a.has_handle || !get_handle(&a, &handle))
+		return -ENOTSUP;
 	memcpy(out->handle, handle.bytes, sizeof(out->handle));
 	return 0;
 }
@@ -170,9 +189,9 @@ int cuda_open(int pid, const struct cuda_memory *m, struct cuda_peer **out)
 	return ret;
 }
 
-const void *cuda_address(const struct cuda_peer *p, const struct cuda_memory *m)
+void *cuda_address(const struct cuda_peer *p, const struct cuda_memory *m)
 {
-	return (const void *)(uintptr_t)(p->address + m->at);
+	return (void *)(uintptr_t)(p->address + m->at);
 }
 
 void cuda_put(struct cuda_peer *p)

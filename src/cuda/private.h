@@ -23,6 +23,8 @@ struct cuda_driver {
 	int (*stream_is_capturing)(void *stream, int *out);
 	int (*stream_wait)(void *stream);
 	int (*copy)(uint64_t dst, uint64_t src, size_t bytes, void *stream);
+	int (*device_current)(int *out);
+	int (*device_uuid)(struct cuda_gpu *out, int device);
 };
 extern struct cuda_driver cuda_driver; /* valid after cuda_begin() */
 

@@ -36,6 +36,15 @@ def test_device(name, ranks, behaviour, runner, get_mpi):
     runner.check(get_mpi(name), PROGRAM, ranks, behaviour, env=env_of())
 
 
+@pytest.mark.parametrize('name, ranks, gpus', [('mpich', 4, 2), ('mpich', 3, 3), ('openmpi', 3, 2)])
+def test_device_on_several_gpus(name, ranks, gpus, get_mpi):
+    """One rank of each GPU copies what the ranks of this GPU receive."""
+    mpi = get_mpi(name)
+    names = [b for b in BEHAVIOURS if b not in ('few_allocations_stay_open', 'an_allocation_is_opened_once')]
+    done = mpi.launch(ranks, mpi.build(PROGRAM), *names, env=env_of(FAKE_CUDA_GPUS=str(gpus)))
+    assert done.status == 0 and done.out.count('ok ') == len(names), done.explain()
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_device_is_counted(name, get_mpi, tmp_path):
     mpi = get_mpi(name)
@@ -102,7 +111,7 @@ ONCE = [('cuMemcpyAsync', first) for first in (1, 2, 3, 7)] + \
        [('cuStreamSynchronize', first) for first in (1, 2, 3, 4, 10)]
 AGAIN = [(f'cu{name}', 1) for name in (
     'CtxGetCurrent', 'CtxGetId', 'PointerGetAttributes', 'IpcGetMemHandle', 'IpcOpenMemHandle',
-    'IpcCloseMemHandle', 'StreamCreate', 'StreamIsCapturing')]
+    'IpcCloseMemHandle', 'StreamCreate', 'StreamIsCapturing', 'CtxGetDevice', 'DeviceGetUuid')]
 
 
 @pytest.mark.parametrize('function, first', ONCE + AGAIN)

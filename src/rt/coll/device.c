@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives on memory of GPUs (ADR 43): each rank pulls what it receives by its own GPU.
+ * Collectives on memory of GPUs (ADR 43): one rank of each GPU copies what its ranks receive.
  *
- *   announce   all ranks: where my buffers lie, and the allocation that others copy from
- *   open       each rank: the allocations that it copies from
- *   agree      all ranks: could every rank open what it needs?
- *   pull       each rank: one copy for each part, then wait for all of them
+ *   announce   all ranks: where my buffers lie, and on which GPU
+ *   open       ranks that copy: the allocations of the others
+ *   agree      all ranks: could each open what it needs?
+ *   copy       ranks that copy: one copy for each part, then wait for all of them
  *   agree      all ranks: are all copies complete? So no buffer is used when its call returns
  *
- * All ranks decide by the same announcements and agreements, so they all go the same way. A pull
- * writes to receive buffers only: after one that fails the host MPI executes the whole call.
+ * All ranks decide by the same announcements and agreements, so they all go the same way. Copies
+ * write to receive buffers only: after one that fails the host MPI executes the whole call.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,10 @@
 struct announcement {
 	uint64_t memory;               /* enum rt_memory */
 	uint64_t bytes, kind_and_root; /* of the call: they differ in wrong programs only */
-	struct cuda_memory sent;
+	struct cuda_gpu gpu;
+	struct cuda_memory sent, received;
+	uint32_t in_place;
+	uint32_t is_alone; /* others cannot open one of the buffers */
 };
 enum { WORDS = sizeof(struct announcement) / sizeof(uint64_t) };
 
@@ -29,7 +32,9 @@ enum { WORDS = sizeof(struct announcement) / sizeof(uint64_t) };
 struct device_room {
 	struct announcement *all;
 	uint64_t op; /* number of the exchange, for the trace */
-	struct cuda_peer *open[];
+	int *copiers; /* of what the rank receives */
+	struct cuda_peer **received;
+	struct cuda_peer *sent[]; /* open buffers; then `received` */
 };
 
 /* ---- creation ---------------------------------------------------------------------------- */
@@ -41,10 +46,13 @@ int device_room_create(struct rt_comm *c)
 
 	if (base_likely(!base_opt.device))
 		return 0;
-	d = calloc(1, sizeof(*d) + n * (sizeof(d->open[0]) + sizeof(d->all[0])));
+	d = calloc(1, sizeof(*d) + n * (2 * sizeof(d->sent[0]) + sizeof(d->all[0]) +
+					sizeof(d->copiers[0])));
 	if (!d)
 		return -ENOMEM;
-	d->all = (struct announcement *)&d->open[n];
+	d->received = &d->sent[n];
+	d->all = (struct announcement *)&d->sent[2 * n];
+	d->copiers = (int *)&d->all[n];
 	c->device = d;
 	return 0;
 }
@@ -60,7 +68,7 @@ bool rt_device_is_asked(enum coll kind, uint64_t bytes)
 
 /* ---- announcements ----------------------------------------------------------------------- */
 
-/* Does this rank copy from the send buffer of `peer`? */
+/* Does this rank receive bytes that `peer` sends? */
 static bool reads_from(const struct coll_call *call, int rank, int peer)
 {
 	switch (call->kind) {
@@ -75,7 +83,7 @@ static bool reads_from(const struct coll_call *call, int rank, int peer)
 	}
 }
 
-/* Do others copy from this rank's send buffer? */
+/* Do others receive what this rank sends? */
 static bool is_read(const struct coll_call *call, int rank)
 {
 	switch (call->kind) {
@@ -97,23 +105,52 @@ static const char *sent_buffer(const struct coll_call *call, int rank)
 	return call->send.buf.addr;
 }
 
-static bool is_on_gpu(const struct coll_side *side)
+static char *received_buffer(const struct coll_call *call)
 {
-	return !side->count || !cuda_describe(side->buf.addr, side->buf.bytes, NULL);
+	return call->kind == COLL_BCAST ? call->send.buf.addr : call->recv.buf.addr;
+}
+
+/* Describes a buffer if it is used. Returns: whether it lies on the GPU, where it is used. */
+static bool describe(const struct coll_side *side, const void *at, struct cuda_memory *out,
+		     bool *has_handle)
+{
+	uint64_t bytes = side->buf.bytes - (uint64_t)((const char *)at - (char *)side->buf.addr);
+	int ret;
+
+	*out = (struct cuda_memory){ 0 };
+	*has_handle = true;
+	if (!side->count)
+		return true;
+	ret = cuda_describe(at, bytes, out);
+	*has_handle = !ret;
+	return !ret || ret == -ENOTSUP;
+}
+
+static bool describe_both(const struct coll_call *call, int rank, struct announcement *out)
+{
+	bool sent_in_recv = call->kind == COLL_ALLGATHER && call->in_place;
+	bool recv_is_sent = call->kind == COLL_BCAST;
+	bool sent_ok, received_ok;
+
+	if (cuda_begin(&out->gpu) ||
+	    !describe(sent_in_recv ? &call->recv : &call->send, sent_buffer(call, rank), &out->sent,
+		      &sent_ok) ||
+	    !describe(recv_is_sent ? &call->send : &call->recv, received_buffer(call),
+		      &out->received, &received_ok))
+		return false;
+	out->is_alone = !sent_ok || !received_ok;
+	return sent_ok || !is_read(call, rank);
 }
 
 static void announce(const struct coll_call *call, int rank, enum rt_memory memory,
 		     struct announcement *out)
 {
-	uint64_t bytes = call->kind == COLL_ALLGATHER ? call->bytes : call->send.buf.bytes;
-
 	*out = (struct announcement){ .memory = memory,
+				      .in_place = call->in_place,
 				      .bytes = call->bytes,
 				      .kind_and_root =
 					      (uint64_t)call->kind << 32 | (uint32_t)call->root };
-	if (memory == RT_MEMORY_DEVICE &&
-	    (cuda_begin() || !is_on_gpu(&call->send) || !is_on_gpu(&call->recv) ||
-	     (is_read(call, rank) && cuda_describe(sent_buffer(call, rank), bytes, &out->sent))))
+	if (memory == RT_MEMORY_DEVICE && !describe_both(call, rank, out))
 		out->memory = RT_MEMORY_OTHER;
 }
 
@@ -160,7 +197,30 @@ static enum rt_device decide(const struct rt_comm *c)
 	return is_host ? RT_DEVICE_NONE : is_device ? RT_DEVICE_DONE : RT_DEVICE_PASSED;
 }
 
-/* ---- pulls ------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
+
+/* Do these ranks share a GPU, and can each open the other's buffers? */
+static bool shares(const struct announcement *all, int a, int b)
+{
+	return !all[a].is_alone && !all[b].is_alone && all[a].gpu.id[0] == all[b].gpu.id[0] &&
+	       all[a].gpu.id[1] == all[b].gpu.id[1];
+}
+
+/*
+ * The rank that copies what `rank` receives: one of each GPU copies for all that share it. A GPU
+ * gives each process in turn a slice of 0.15 ms, so that two that copy take 0.3 ms for 64 KB (ADR
+ * 43). A rank whose buffers others cannot open copies for itself.
+ */
+static int elect(const struct announcement *all, int root, int rank)
+{
+	int i = 0;
+
+	if (all[rank].is_alone || (root >= 0 && shares(all, rank, root)))
+		return all[rank].is_alone ? rank : root;
+	while (!shares(all, rank, i))
+		i++;
+	return i;
+}
 
 /* Returns: where the bytes for this rank begin in the send buffer of any rank. */
 static uint64_t offset_of(const struct coll_call *call, int rank)
@@ -170,49 +230,69 @@ static uint64_t offset_of(const struct coll_call *call, int rank)
 		       : 0;
 }
 
+/* Returns: where the bytes of this rank begin in the receive buffer of any rank. */
+static uint64_t place_of(const struct coll_call *call, int rank)
+{
+	return call->kind == COLL_BCAST || call->kind == COLL_SCATTER
+		       ? 0
+		       : (uint64_t)rank * call->bytes;
+}
+
+/* Is this the rank that copies from `peer` to `rank`? */
+static bool copies(const struct rt_comm *c, const struct coll_call *call, int rank, int peer)
+{
+	return reads_from(call, rank, peer) && !(peer == rank && c->device->all[rank].in_place) &&
+	       c->device->copiers[rank] == c->rank;
+}
+
+/* Opens a buffer of another rank, once for a call. */
+static bool open_one(struct rt_comm *c, int rank, const struct cuda_memory *m, uint64_t end,
+		     struct cuda_peer **out)
+{
+	if (rank == c->rank || *out)
+		return true;
+	return end <= m->bytes - m->at && !cuda_open(node_pid(c->group, rank), m, out);
+}
+
 static bool open_all(struct rt_comm *c, const struct coll_call *call)
 {
 	struct device_room *d = c->device;
 
-	for (int i = 0; i < c->size; i++) {
-		const struct cuda_memory *m = &d->all[i].sent;
-
-		if (i == c->rank || !reads_from(call, c->rank, i))
-			continue;
-		if (offset_of(call, c->rank) + call->bytes > m->bytes - m->at ||
-		    cuda_open(node_pid(c->group, i), m, &d->open[i]))
-			return false;
-	}
+	for (int rank = 0; rank < c->size; rank++)
+		d->copiers[rank] = elect(d->all, call->root, rank);
+	for (int rank = 0; rank < c->size; rank++)
+		for (int peer = 0; peer < c->size; peer++)
+			if (copies(c, call, rank, peer) &&
+			    (!open_one(c, peer, &d->all[peer].sent,
+				       offset_of(call, rank) + call->bytes, &d->sent[peer]) ||
+			     !open_one(c, rank, &d->all[rank].received,
+				       place_of(call, peer) + call->bytes, &d->received[rank])))
+				return false;
 	return true;
 }
 
-static bool pull_from(struct rt_comm *c, const struct coll_call *call, int peer)
+static bool copy_one(struct rt_comm *c, const struct coll_call *call, int rank, int peer)
 {
-	const struct coll_side *to = call->kind == COLL_BCAST ? &call->send : &call->recv;
-	const char *from =
-		peer == c->rank ? sent_buffer(call, peer)
-				: cuda_address(c->device->open[peer], &c->device->all[peer].sent);
-	char *at = to->buf.addr;
+	struct device_room *d = c->device;
+	const char *from = peer == c->rank ? sent_buffer(call, peer)
+					   : cuda_address(d->sent[peer], &d->all[peer].sent);
+	char *to = rank == c->rank ? received_buffer(call)
+				   : cuda_address(d->received[rank], &d->all[rank].received);
 
-	if (call->kind != COLL_BCAST && call->kind != COLL_SCATTER)
-		at += (uint64_t)peer * call->bytes;
 	base_count(BASE_CTR_BYTES_DEVICE, call->bytes);
-	trace_copied(0, .bytes = call->bytes, .op = c->device->op, .group = node_id(c->group),
-		     .src = peer, .dst = c->rank, .by = c->rank, .mover = TRACE_CHANNEL);
-	return !cuda_copy(at, from + offset_of(call, c->rank), call->bytes);
+	trace_copied(0, .bytes = call->bytes, .op = d->op, .group = node_id(c->group), .src = peer,
+		     .dst = rank, .by = c->rank, .mover = TRACE_CHANNEL);
+	return !cuda_copy(to + place_of(call, peer), from + offset_of(call, rank), call->bytes);
 }
 
-/* Begins with the next rank, so that not all ranks copy from the same one first. */
-static bool pull_all(struct rt_comm *c, const struct coll_call *call)
+static bool copy_all(struct rt_comm *c, const struct coll_call *call)
 {
 	bool ok = true;
 
-	for (int k = 1; ok && k <= c->size; k++) {
-		int peer = (c->rank + k) % c->size;
-
-		if (reads_from(call, c->rank, peer) && !(peer == c->rank && call->in_place))
-			ok = pull_from(c, call, peer);
-	}
+	for (int rank = 0; rank < c->size; rank++)
+		for (int peer = 0; ok && peer < c->size; peer++)
+			if (copies(c, call, rank, peer))
+				ok = copy_one(c, call, rank, peer);
 	return !cuda_wait() && ok;
 }
 
@@ -227,14 +307,14 @@ static int agree(struct rt_comm *c, const struct coll_call *call, bool ok)
 
 /* Allocations are given back before the last agreement: after it their owners may free them, and
  * another thread may be told what has taken their place. */
-static int open_and_pull(struct rt_comm *c, const struct coll_call *call)
+static int open_and_copy(struct rt_comm *c, const struct coll_call *call)
 {
 	int ret = agree(c, call, open_all(c, call));
-	bool ok = ret > 0 && pull_all(c, call);
+	bool ok = ret > 0 && copy_all(c, call);
 
-	for (int i = 0; i < c->size; i++) {
-		cuda_put(c->device->open[i]);
-		c->device->open[i] = NULL;
+	for (int i = 0; i < 2 * c->size; i++) {
+		cuda_put(c->device->sent[i]);
+		c->device->sent[i] = NULL;
 	}
 	return ret > 0 ? agree(c, call, ok) : ret;
 }
@@ -250,7 +330,7 @@ int rt_device_collective(struct rt_comm *c, const struct coll_call *call, enum r
 	if (!ret)
 		way = decide(c);
 	if (way == RT_DEVICE_DONE)
-		ret = open_and_pull(c, call);
+		ret = open_and_copy(c, call);
 	if (ret < 0) {
 		rt_abandon(c, call, ret);
 		return ret;

@@ -30,6 +30,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -67,6 +68,19 @@ int cuDeviceGet(int *out, int ordinal)
 {
 	*out = 0;
 	return ordinal ? INVALID_VALUE : OK;
+}
+
+struct uuid { char bytes[16]; };
+
+/* FAKE_CUDA_GPUS: so many GPUs, of which a process has one by its pid. */
+int cuDeviceGetUuid_v2(struct uuid *out, int device)
+{
+	const char *gpus = getenv("FAKE_CUDA_GPUS");
+	int rc = fake_begin("cuDeviceGetUuid");
+
+	*out = (struct uuid){ "fake GPU" };
+	out->bytes[15] = (char)(gpus ? getpid() % atoi(gpus) : 0);
+	return device ? INVALID_VALUE : rc;
 }
 
 int cuDeviceGetName(char *out, int cap, int device)

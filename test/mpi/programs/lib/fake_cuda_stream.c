@@ -101,6 +101,14 @@ int cuCtxGetId(struct context *c, unsigned long long *out)
 	return OK;
 }
 
+int cuCtxGetDevice(int *out)
+{
+	int rc = fake_begin("cuCtxGetDevice");
+
+	*out = 0;
+	return rc ? rc : fake_current() ? OK : INVALID_CONTEXT;
+}
+
 /* ---- streams ------------------------------------------------------------------------------ */
 
 static void copy_now(const struct copy *c, int is_spoiled)
