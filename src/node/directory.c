@@ -25,7 +25,8 @@
 #define DIRECTORY_PROBES 16
 #define RETRY_FIRST 16u /* calls that skip a process without a header */
 #define RETRY_MAX 65536u
-#define LIVENESS_NS 20000000u /* a pid is not used again so soon */
+#define LIVENESS_NS 20000000u /* a process may be dead for so long, unnoticed */
+#define SAME_NS 250000000u /* a pid is not used again so soon: 32,768 processes come first */
 #define NEAR 4 /* numbers of descriptors above and below that of our arena */
 
 static struct entry {
@@ -240,7 +241,9 @@ static bool is_alive(struct entry *e, struct node_peer *p)
 
 	if (now - then < LIVENESS_NS)
 		return true;
-	if (node_process_is_dead(p->pid, p->start)) {
+	/* in a collective of the host MPI all ranks wait for each rank that looks into /proc */
+	if (now - then < SAME_NS ? node_process_has_exited(p->pid)
+				 : node_process_is_dead(p->pid, p->start)) {
 		if (atomic_exchange_explicit(&e->peer, NULL, memory_order_relaxed))
 			peer_put(p);
 		return false;

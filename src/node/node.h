@@ -69,13 +69,13 @@ struct node_header {
 	uint64_t start, arena_id, arena_bytes, options_hash;
 	/* The process has begun to execute another program: nothing in the arena holds any more. */
 	_Atomic uint32_t has_ended;
+	_Atomic uint64_t snapshots_off; /* in the arena: message/snapshot.c; 0: none */
 	/* Polite waiting. */
 	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
 	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
 	_Atomic uint64_t long_bytes, long_ns; /* of long messages among them, and their time */
-	_Atomic uint64_t snapshots_off; /* in the arena: message/snapshot.c; 0: none */
 	/* Time of a byte of messages by length (NODE_CLASS_MIN_LOG2): read by the kernel, and read
 	 * from a copy of the owner's, ps; written by peers. 0: not measured. */
 	BASE_ALIGNED_LINE _Atomic uint32_t kernel_ps[6];
@@ -202,6 +202,8 @@ bool node_is_dead(const struct node_group *g, int rank);
 
 /* As node_is_dead(), for any process of this user. start: os_process_start(), 0: unknown. */
 bool node_process_is_dead(int pid, uint64_t start);
+/* Faster, but takes a later process with the same pid for it. */
+bool node_process_has_exited(int pid);
 
 /* Reports a dead peer to all ranks; then every wait of the group ends. */
 void node_poison(struct node_group *g, int dead_rank);
