@@ -27,6 +27,7 @@
 #define POPULATE_MAX_BYTES (64u << 20)   /* of a longer region, what is copied is populated */
 #define FIND_NS            120000u       /* of a search for a peer */
 #define FIND_TIMES         4
+#define FIND_VAIN_MAX      6u
 #define PLAIN_MAX_BYTES    16384u        /* libc's memcpy, without a choice of kernels */
 
 enum {
@@ -290,8 +291,11 @@ static ssize_t read_real(const struct message_read *c)
 	return c->real(c->pid, c->local, c->locals, c->remote, c->remotes, c->flags);
 }
 
-/* Time of reads from processes that were not found, since the last search. */
+/* Hints, relaxed: the time of reads from processes that were not found, since the last search; has
+ * mapped memory served a read since then? And the searches in a row after which none did. */
 static _Atomic uint64_t unfound_ns;
+static _Atomic bool has_served;
+static _Atomic uint32_t vain_searches;
 
 /* Has the kernel read all, and tells the owner. h: NULL: it was not found. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
@@ -336,6 +340,8 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete && !r.is_short);
 	if (!r.served)
 		return read_private(c, h, total);
+	if (!atomic_load_explicit(&has_served, memory_order_relaxed))
+		atomic_store_explicit(&has_served, true, memory_order_relaxed);
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, r.served);
@@ -371,16 +377,26 @@ static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 	return -1;
 }
 
-/* Returns: the header of a peer, or NULL. A search takes FIND_NS, and gains nothing if few messages
- * follow: one for each FIND_TIMES * FIND_NS of reads from processes that were not found. */
+/*
+ * Returns: the header of a peer, or NULL. A search takes FIND_NS, and gains nothing if few messages
+ * follow: one for each FIND_TIMES * FIND_NS of reads from processes that were not found. Nor does
+ * it where reads of those that were found are not served, as in a collective of the host MPI, in
+ * which all ranks wait for each search: the next ones come later and later then.
+ */
 static struct node_header *find_header(int pid)
 {
 	struct node_header *h = node_header_of(pid, false);
 	uint64_t ns = atomic_load_explicit(&unfound_ns, memory_order_relaxed);
+	uint32_t vain = atomic_load_explicit(&has_served, memory_order_relaxed)
+				? 0
+				: atomic_load_explicit(&vain_searches, memory_order_relaxed);
 
-	if (h || (message_is_by_cost() && ns < FIND_NS * FIND_TIMES))
+	if (h || (message_is_by_cost() && ns < (uint64_t)FIND_NS * FIND_TIMES << 2 * vain))
 		return h;
 	atomic_store_explicit(&unfound_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&has_served, false, memory_order_relaxed);
+	atomic_store_explicit(&vain_searches, (uint32_t)base_min_u64(vain + 1, FIND_VAIN_MAX),
+			      memory_order_relaxed);
 	return node_header_of(pid, true);
 }
 
