@@ -174,7 +174,7 @@ struct base_option base_option_table[] = {
 	     "Nonblocking collectives; on, as the blocking ones of their kinds"),
 	BOOL("device", device, "off",
 	     "Collectives on memory of GPUs, by copies of the GPUs inside a node; experimental: "
-	     "tested without a GPU only", SHARED),
+	     "tried on one kind of GPU", SHARED),
 #undef GROUP
 #define GROUP BASE_GROUP_WORKERS
 	INT("workers", engine_workers, "-1", -1, 48, "threads",

@@ -329,6 +329,44 @@ UNIT_TEST(a_peer_is_looked_for_when_reads_have_taken_long_enough)
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), peers_are_earned, NULL);
 }
 
+/* Reads 64 KB of private memory of a rank. Returns: whether the rank was found before. */
+static bool read_slowly(struct ranks *r, int rank, char *to)
+{
+	bool was_found = node_header_of(r->pids[rank], false);
+	struct iovec v = { to, 65536 };
+	struct iovec from = { (void *)atomic_load(&r->words[rank]), 65536 };
+	struct message_read call = { .pid = r->pids[rank], .local = &v, .locals = 1,
+				     .remote = &from, .remotes = 1, .real = slow_real };
+
+	CHECK_EQ(message_read(&call), 65536);
+	return was_found;
+}
+
+/* Ranks that do not serve reads: the second is looked for after four times as long. */
+static void second_peer_is_earned_later(struct ranks *r)
+{
+	char *p = pages(MIB);
+
+	announce_only(r);
+	atomic_store(&r->words[r->rank], (uintptr_t)p);
+	ranks_barrier(r);
+	for (int peer = 1; peer < 3 && !r->rank; peer++) {
+		uint64_t since_ns = slow_ns, price_ns = peer == 1 ? 480000 : 4 * 480000;
+
+		while (!read_slowly(r, peer, p) && slow_ns - since_ns < 2 * price_ns)
+			;
+		CHECK(node_header_of(r->pids[peer], false));
+		/* the read that finds it, and one that was read before */
+		CHECK(slow_ns - since_ns > price_ns && slow_ns - since_ns < price_ns * 3 / 2 + 200000);
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_second_peer_is_looked_for_later_where_nothing_was_served)
+{
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), second_peer_is_earned_later, NULL);
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static void owner_is_killed(struct ranks *r)

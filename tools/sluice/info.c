@@ -90,7 +90,7 @@ void info_device_memory(char *out, size_t cap)
 	else
 		snprintf(out, cap,
 			 "copies of the GPUs inside a node, in programs that use CUDA "
-			 "(experimental: tested without a GPU only)");
+			 "(experimental)");
 }
 
 const char *info_tune_state(enum tune_state state)
