@@ -327,6 +327,7 @@ static void watch_death(struct ranks *r)
 	for (give_up = os_now_ns() + 20000000000u; !node_is_dead(g, 1) && os_now_ns() < give_up;)
 		usleep(1000);
 	CHECK(node_is_dead(g, 1));
+	CHECK(node_process_has_exited(node_pid(g, 1)) && !node_process_has_exited(getpid()));
 	CHECK(!node_is_dead(g, r->rank));
 	CHECK_EQ(node_vm_read(g, 1, &value, (uintptr_t)&value, sizeof value), -EOWNERDEAD);
 	CHECK_EQ(node_poisoned(g) < 0 || node_poisoned(g) == 1, 1);
