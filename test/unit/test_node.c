@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -311,6 +312,19 @@ UNIT_TEST(wait_is_stuck_once_a_millisecond)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
+UNIT_TEST(a_process_that_nobody_has_reaped_has_exited)
+{
+	pid_t pid = fork();
+	siginfo_t info;
+
+	if (!pid)
+		_exit(0);
+	CHECK(!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT));
+	CHECK(node_process_has_exited(pid) && !node_process_has_exited(getpid()));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK(node_process_has_exited(pid));
+}
+
 static void watch_death(struct ranks *r)
 {
 	struct node_group *g = create(r);
@@ -327,7 +341,6 @@ static void watch_death(struct ranks *r)
 	for (give_up = os_now_ns() + 20000000000u; !node_is_dead(g, 1) && os_now_ns() < give_up;)
 		usleep(1000);
 	CHECK(node_is_dead(g, 1));
-	CHECK(node_process_has_exited(node_pid(g, 1)) && !node_process_has_exited(getpid()));
 	CHECK(!node_is_dead(g, r->rank));
 	CHECK_EQ(node_vm_read(g, 1, &value, (uintptr_t)&value, sizeof value), -EOWNERDEAD);
 	CHECK_EQ(node_poisoned(g) < 0 || node_poisoned(g) == 1, 1);
