@@ -31,7 +31,7 @@ enum { WORDS = sizeof(struct announcement) / sizeof(uint64_t) };
 /* By rank. One call of the communicator at a time uses it. */
 struct device_room {
 	struct announcement *all;
-	uint64_t op; /* number of the exchange, for the trace */
+	uint64_t op;  /* number of the exchange, for the trace */
 	int *copiers; /* of what the rank receives */
 	struct cuda_peer **received;
 	struct cuda_peer *sent[]; /* open buffers; then `received` */
@@ -271,28 +271,70 @@ static bool open_all(struct rt_comm *c, const struct coll_call *call)
 	return true;
 }
 
-static bool copy_one(struct rt_comm *c, const struct coll_call *call, int rank, int peer)
+static char *received_by(const struct rt_comm *c, const struct coll_call *call, int rank)
 {
-	struct device_room *d = c->device;
-	const char *from = peer == c->rank ? sent_buffer(call, peer)
-					   : cuda_address(d->sent[peer], &d->all[peer].sent);
-	char *to = rank == c->rank ? received_buffer(call)
-				   : cuda_address(d->received[rank], &d->all[rank].received);
+	const struct device_room *d = c->device;
 
-	base_count(BASE_CTR_BYTES_DEVICE, call->bytes);
-	trace_copied(0, .bytes = call->bytes, .op = d->op, .group = node_id(c->group), .src = peer,
-		     .dst = rank, .by = c->rank, .mover = TRACE_CHANNEL);
-	return !cuda_copy(to + place_of(call, peer), from + offset_of(call, rank), call->bytes);
+	return rank == c->rank ? received_buffer(call)
+			       : cuda_address(d->received[rank], &d->all[rank].received);
 }
 
+/* Begins a copy to the receive buffer of a rank. `peer`: it has the bytes. */
+static bool copy_to(struct rt_comm *c, const struct coll_call *call, int rank, uint64_t at,
+		    int peer, const char *from, uint64_t bytes)
+{
+	base_count(BASE_CTR_BYTES_DEVICE, bytes);
+	trace_copied(0, .bytes = bytes, .op = c->device->op, .group = node_id(c->group),
+		     .src = peer, .dst = rank, .by = c->rank, .mover = TRACE_CHANNEL);
+	return !cuda_copy(received_by(c, call, rank) + at, from, bytes);
+}
+
+static bool copy_parts(struct rt_comm *c, const struct coll_call *call, int rank)
+{
+	struct device_room *d = c->device;
+	bool ok = true;
+
+	for (int peer = 0; ok && peer < c->size; peer++) {
+		const char *from = NULL;
+
+		if (!copies(c, call, rank, peer))
+			continue;
+		from = peer == c->rank ? sent_buffer(call, peer)
+				       : cuda_address(d->sent[peer], &d->all[peer].sent);
+		ok = copy_to(c, call, rank, place_of(call, peer), peer,
+			     from + offset_of(call, rank), call->bytes);
+	}
+	return ok;
+}
+
+/* The result of an allgather from this rank's receive buffer, where earlier copies put it: one copy
+ * in place of one for each part, which all take 5 us to begin. In place, the own part stays. */
+static bool copy_result(struct rt_comm *c, const struct coll_call *call, int rank)
+{
+	const char *result = received_buffer(call);
+	uint64_t end = (uint64_t)c->size * call->bytes, own = end, after = end;
+
+	if (c->device->all[rank].in_place) {
+		own = (uint64_t)rank * call->bytes;
+		after = own + call->bytes;
+	}
+	return (!own || copy_to(c, call, rank, 0, c->rank, result, own)) &&
+	       (after == end ||
+		copy_to(c, call, rank, after, c->rank, result + after, end - after));
+}
+
+/* This rank is first, as an allgather copies the results of the others from its own. */
 static bool copy_all(struct rt_comm *c, const struct coll_call *call)
 {
 	bool ok = true;
 
-	for (int rank = 0; rank < c->size; rank++)
-		for (int peer = 0; ok && peer < c->size; peer++)
-			if (copies(c, call, rank, peer))
-				ok = copy_one(c, call, rank, peer);
+	for (int k = 0; ok && k < c->size; k++) {
+		int rank = (c->rank + k) % c->size;
+
+		if (c->device->copiers[rank] == c->rank)
+			ok = k && call->kind == COLL_ALLGATHER ? copy_result(c, call, rank)
+							       : copy_parts(c, call, rank);
+	}
 	return !cuda_wait() && ok;
 }
 
