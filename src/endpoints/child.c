@@ -113,7 +113,12 @@ NOT_WATCHED static void set_placement(struct child_job *job)
 	else if (state->mempolicy > 0)
 		sys(SYS_set_mempolicy, state->mempolicy, (long)state->nodes,
 		    sizeof state->nodes * 8, 0);
-	sys(SYS_setpgid, 0, state->pgrp, 0, 0);
+	/* The kernel divides CPUs among sessions (autogroup): ranks of several would have the
+	 * share of one. */
+	if (state->session && sys(SYS_getsid, 0, 0, 0, 0) != state->session)
+		sys(SYS_setsid, 0, 0, 0, 0);
+	else
+		sys(SYS_setpgid, 0, state->pgrp, 0, 0);
 }
 
 /* The last component of the path, as execve() does it. */

@@ -14,7 +14,7 @@
 #include "endpoints/switch.h"
 
 enum {
-	ENDPOINTS_VERSION = 2,
+	ENDPOINTS_VERSION = 3,
 	ENDPOINTS_FDS_MAX = 1000,
 	ENDPOINTS_CPU_WORDS = 64,   /* 4096 CPUs */
 	ENDPOINTS_NODE_WORDS = 16,  /* 1024 NUMA nodes */
@@ -32,6 +32,7 @@ struct endpoints_state {
 	uint64_t nodes[ENDPOINTS_NODE_WORDS];
 	uint32_t umask;
 	int32_t pgrp;
+	int32_t session;                       /* no other rank's; 0: it may be */
 	uint32_t fd_count;
 	int32_t fds[ENDPOINTS_FDS_MAX];        /* ascending, without those that execve() closes */
 };

@@ -296,6 +296,9 @@ void endpoints_join(const struct endpoints_program *program, char *reason, size_
 	snprintf(reason, cap, "out of memory");
 	if (state && file && !image_check(program->path, file, reason, cap) &&
 	    !state_collect(state, reason, cap)) {
+		/* fewer CPUs than ranks: a yield reaches the ranks of one session only */
+		if (!program->switches && program->cpus >= program->ranks)
+			state->session = getsid(0);
 		snprintf(reason, cap, "the carrier ended");
 		for (int i = 0; i < START_TRIES; i++)
 			if (start_rank(program, file, state, reason, cap))

@@ -199,6 +199,22 @@ def test_signals_are_forwarded(programs):
     assert finish([started[0]])[0][:2] == (-signal.SIGTERM, '')
 
 
+@pytest.mark.parametrize('are_crowded', [False, True])
+def test_ranks_of_several_sessions_stay_in_several(are_crowded, programs, monkeypatch):
+    """The kernel gives each session a share of the CPUs; but a yield reaches one's own session only."""
+    cpus = len(os.sched_getaffinity(0))
+    if cpus < 2:
+        pytest.skip('one CPU')
+    monkeypatch.setitem(FOR_ALL, 'MPI_LOCALNRANKS', str(2 * cpus if are_crowded else 2))
+    started = start([programs / 'ranks', 'pause'], 2, 2, start_new_session=True)
+    pids = started_pids(started)
+    own = not are_crowded and FOR_ALL['SLUICE_ENDPOINTS_SWITCH'] == 'kernel'
+    assert len({os.getsid(pid) for pid in pids}) == 1 + own
+    for child in started:
+        child.kill()
+    finish(started)
+
+
 def test_a_killed_launched_process_takes_its_rank_with_it(programs):
     started = start([programs / 'ranks', 'pause'], 2, 2)
     pids = started_pids(started)
