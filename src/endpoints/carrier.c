@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include "endpoints/private.h"
+#include "os/os.h"
 
-enum { FIRST_WAIT_MS = 10000, RECEIVE_S = 30 };
+enum { FIRST_WAIT_MS = 10000, RECEIVE_S = 30, PMI_LINGER_MS = 10 };
 
 struct carrier {
 	int listener; /* -1: as many ranks as asked for have come */
@@ -28,6 +29,8 @@ struct carrier {
 	struct switch_group *scheduler; /* NULL: none */
 	char no_switch[ENDPOINTS_REASON_BYTES];
 	int socket[ENDPOINT_RANKS_MAX]; /* to the shell of each rank; -1: closed */
+	int pmi[ENDPOINT_RANKS_MAX]; /* connection of the rank and its launcher; -1: closed */
+	uint64_t pmi_until_ns[ENDPOINT_RANKS_MAX]; /* 0: the shell has not ended */
 };
 
 struct endpoint_space endpoints_space; /* its ranks are those that have joined */
@@ -88,6 +91,19 @@ static struct endpoint *prepare(const struct carrier *c, struct switch_rank *sch
 	return e;
 }
 
+/* Returns: a copy of the descriptor that the rank finds by PMI_FD, or -1. */
+static int copy_pmi(const struct image_start *start)
+{
+	static const char name[] = "PMI_FD=";
+
+	for (uint32_t i = 0; i < start->envc; i++)
+		for (uint32_t k = 0; k < start->state.fd_count; k++)
+			if (!strncmp(start->envp[i], name, sizeof name - 1) &&
+			    atoi(start->envp[i] + sizeof name - 1) == start->state.fds[k])
+				return fcntl(start->received[k], F_DUPFD_CLOEXEC, 0);
+	return -1;
+}
+
 /* Returns: the image's process ID, or -errno with a reason. */
 static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 {
@@ -121,6 +137,7 @@ static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 		} else {
 			if (rank)
 				switch_set_pid(rank, pid);
+			c->pmi[c->joined] = copy_pmi(start);
 			atomic_store(&start->endpoint->entry->pid, pid);
 			image_release(job);
 		}
@@ -155,13 +172,17 @@ static void accept_shell(struct carrier *c)
 
 /* ---- ending -------------------------------------------------------------------------------- */
 
-static void report_end(int *socket, int status)
+/* Hydra kills a process that closes its connection before it ends, and all others that have not
+ * ended then, unless MPI_Finalize() has made it close its side: so a rank's connection outlives its
+ * shell, and those that end at about the same time have ended. */
+static void close_pmi(struct carrier *c, int i)
 {
-	if (*socket < 0)
+	struct pollfd launcher = { .fd = c->pmi[i], .events = POLLRDHUP };
+
+	if (c->pmi[i] >= 0 && !poll(&launcher, 1, 0) && os_now_ns() < c->pmi_until_ns[i])
 		return;
-	reply(*socket, REPLY_ENDED, status, NULL);
-	close(*socket);
-	*socket = -1;
+	close(c->pmi[i]);
+	c->pmi[i] = -1;
 }
 
 /* The ranks on a worker that was killed cannot go on, nor those that wait for them. */
@@ -182,7 +203,8 @@ static void reap(struct carrier *c)
 		for (int i = 0; i < c->joined; i++)
 			if (pid_of(i) == pid) {
 				atomic_store(&endpoints_space.rank[i].pid, 0);
-				report_end(&c->socket[i], status);
+				if (c->socket[i] >= 0)
+					reply(c->socket[i], REPLY_ENDED, status, NULL);
 			}
 		if (c->scheduler && switch_lost_worker(c->scheduler, pid))
 			end_all(c);
@@ -194,17 +216,33 @@ static void end_rank(struct carrier *c, int i)
 {
 	close(c->socket[i]);
 	c->socket[i] = -1;
+	c->pmi_until_ns[i] = os_now_ns() + PMI_LINGER_MS * 1000000ull;
 	if (pid_of(i))
 		kill(pid_of(i), SIGKILL);
 }
 
+/* Returns: ranks that have not ended, or whose shells have not. */
 static int live_ranks(const struct carrier *c)
 {
 	int count = 0;
 
 	for (int i = 0; i < c->joined; i++)
-		count += pid_of(i) != 0;
+		count += pid_of(i) || c->socket[i] >= 0 || c->pmi[i] >= 0;
 	return count;
+}
+
+/* Returns: how long to wait for the next event, ms. */
+static int wait_ms(struct carrier *c, bool runs)
+{
+	int ms = runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS;
+
+	for (int i = 0; i < c->joined; i++) {
+		if (c->pmi[i] < 0 || !c->pmi_until_ns[i])
+			continue;
+		close_pmi(c, i);
+		ms = 1; /* also where it was the last one */
+	}
+	return ms;
 }
 
 /* Returns: false when nothing happens for too long before the first rank has come. */
@@ -220,8 +258,7 @@ static bool serve_once(struct carrier *c)
 
 	for (int i = 0; i < c->joined; i++)
 		poll_fds[i + 3] = (struct pollfd){ .fd = c->socket[i], .events = POLLIN };
-	n = poll(poll_fds, (nfds_t)c->joined + 3,
-		 runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS);
+	n = poll(poll_fds, (nfds_t)c->joined + 3, wait_ms(c, runs));
 	if (poll_fds[2].revents)
 		(void)!read(poll_fds[2].fd, &wakes, sizeof wakes); /* another poll tells the same */
 	if (runs)

@@ -19,7 +19,8 @@ PROGRAM = 'endpoints.c'
 SWITCH = 'SLUICE_ENDPOINTS_SWITCH'
 # of the whole suite: ranks of one address space, the process IDs of ranks, and ranks that take turns
 DISAGREE = 'no_short_call_succeeds_after_one_that_ranks_disagree_about'
-SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE]
+EXIT = 'ranks_exit_with_status_5'
+SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE, EXIT]
 
 
 def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
@@ -48,6 +49,16 @@ def test_ranks_of_a_carrier_have_one_parent(name, get_mpi, with_sluice):
     done = check(get_mpi(name), 4, 2, ['processes'], with_sluice)
     parents = [line.split()[-1] for line in done.out.splitlines() if 'parent' in line]
     assert sorted(parents.count(parent) for parent in set(parents)) == [2, 2], done.explain()
+
+
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name', ['mpich', 'debian-mpich', 'impi'])
+def test_programs_that_end_without_finalize_keep_their_status(name, switch, get_mpi, with_sluice):
+    """Hydra kills a process that ends its connection before it ends."""
+    mpi = get_mpi(name)
+    done = mpi.launch(2, mpi.build(PROGRAM), EXIT, sluice=with_sluice,
+                      env={'SLUICE_ENDPOINTS': '2', SWITCH: switch})
+    assert done.status == 5 and not done.leftovers, done.explain()
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])

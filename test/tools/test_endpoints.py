@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -213,6 +214,24 @@ def test_ranks_of_several_sessions_stay_in_several(are_crowded, programs, monkey
     for child in started:
         child.kill()
     finish(started)
+
+
+def test_the_connection_to_the_launcher_is_open_until_the_launched_process_ends(programs):
+    """Hydra kills the process that closes it before."""
+    launcher, rank = socket.socketpair()
+    child, = start([programs / 'ranks', 'pause'], 1, 1, [{'PMI_FD': str(rank.fileno())}],
+                   pass_fds=[rank.fileno()])
+    rank.close()
+    image, = started_pids([child])
+    child.send_signal(signal.SIGSTOP)
+    os.kill(image, signal.SIGTERM)
+    wait_until(lambda: not is_running(image), 'the image goes on')
+    launcher.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        launcher.recv(1)
+    launcher.settimeout(20)
+    child.send_signal(signal.SIGCONT)
+    assert launcher.recv(1) == b'' and finish([child])[0][0] == -signal.SIGTERM
 
 
 def test_a_killed_launched_process_takes_its_rank_with_it(programs):

@@ -109,6 +109,13 @@ static void read_piecewise(reads *read_by, pid_t pid, const char *from, long byt
 }
 
 /* Needs ranks of one address space: the bytes are compared there. */
+/* All of them at about the same time, without MPI_Finalize. */
+BEHAVIOUR(ranks_exit_with_status_5, 2)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	_exit(5);
+}
+
 BEHAVIOUR(reads_stop_where_nothing_is_mapped, 2)
 {
 	void *library = dlopen(getenv("HARNESS_READS"), RTLD_NOW);
