@@ -19,12 +19,16 @@ struct mailbox_line {
 	BASE_ALIGNED_LINE _Atomic uint32_t starved;
 };
 
+enum result { RESULT_NONE, RESULT_CLAIMED, RESULT_READY };
+
 struct mailbox_record {
 	BASE_ALIGNED_LINE _Atomic uint64_t number; /* release, read acquire */
-	uint32_t bytes, unused;
+	uint32_t bytes;
+	_Atomic uint32_t result; /* of rank 0: enum result */
 	char message[MAILBOX_BYTES];
 };
 
+_Static_assert(2 * MAILBOX_RESULT_BYTES <= MAILBOX_BYTES, "a message and a result");
 _Static_assert(sizeof(struct mailbox_record) == MAILBOX_RECORD_BYTES, "records lie side by side");
 
 struct mailbox_lane {
@@ -218,6 +222,7 @@ void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes)
 	struct mailbox_record *r = record_of(b, b->rank, n);
 
 	r->bytes = bytes;
+	atomic_store_explicit(&r->result, RESULT_NONE, memory_order_relaxed);
 	atomic_store_explicit(&r->number, n, memory_order_release); /* partner: mailbox_peek */
 	wake_others(b);
 }
@@ -230,6 +235,30 @@ const void *mailbox_peek(const struct mailbox *b, int rank, uint64_t n, uint32_t
 		return NULL;
 	*out_bytes = (uint32_t)base_min_u64(r->bytes, MAILBOX_BYTES);
 	return r->message;
+}
+
+/* It lies behind rank 0's message, and as long as that. */
+const void *mailbox_result(const struct mailbox *b, uint64_t n, uint32_t bytes, void **out_place)
+{
+	struct mailbox_record *r = record_of(b, 0, n);
+	char *place = r->message + MAILBOX_RESULT_BYTES;
+	uint32_t state = atomic_load_explicit(&r->result, memory_order_acquire);
+
+	*out_place = NULL;
+	if (r->bytes != bytes || bytes > MAILBOX_RESULT_BYTES)
+		return NULL;
+	if (state == RESULT_READY) /* partner: mailbox_publish */
+		return place;
+	if (state == RESULT_NONE &&
+	    atomic_compare_exchange_strong_explicit(&r->result, &state, RESULT_CLAIMED,
+						    memory_order_relaxed, memory_order_relaxed))
+		*out_place = place;
+	return NULL;
+}
+
+void mailbox_publish(const struct mailbox *b, uint64_t n)
+{
+	atomic_store_explicit(&record_of(b, 0, n)->result, RESULT_READY, memory_order_release);
 }
 
 void mailbox_end(struct mailbox *b, uint64_t n)

@@ -35,6 +35,7 @@
 #define MAILBOX_RECORDS 32u /* collectives that a rank can be ahead of the slowest, at most 32 */
 #define MAILBOX_RECORD_BYTES (8192u + 64u)
 #define MAILBOX_TURNS 4u /* turns that a rank can be ahead in a lane */
+#define MAILBOX_RESULT_BYTES 1024u /* of a result that ranks share, a multiple of 16 */
 #endif
 #define MAILBOX_LANES_MAX 64u
 #define MAILBOX_BYTES (MAILBOX_RECORD_BYTES - 16u) /* of a message */
@@ -71,6 +72,14 @@ void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes);
  * Context: async-signal-safe.
  */
 const void *mailbox_peek(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes);
+/*
+ * The result of collective n that one rank combines for all, none of whose messages is longer than
+ * MAILBOX_RESULT_BYTES. Call after rank 0's message was found.
+ * Returns: the result, which another rank has published; or NULL: the caller combines. *out_place:
+ * where it then writes the result for mailbox_publish(); NULL: it keeps the result for itself.
+ */
+const void *mailbox_result(const struct mailbox *b, uint64_t n, uint32_t bytes, void **out_place);
+void mailbox_publish(const struct mailbox *b, uint64_t n);
 /*
  * End collective n: this rank reads none of its messages any more. Once for each collective begun,
  * in any order.
@@ -116,6 +125,9 @@ struct mailbox_read {
 	/* not NULL: store parts[r].bytes of rank r's message at `to` + parts[r].off */
 	const struct coll_part *parts;
 	const struct mailbox_reduce *reduce;  /* may be NULL */
+	/* reduce: the messages of all ranks are equally long, and whoever finds them first combines
+	 * them for all; others take that result if it is there */
+	bool is_shared;
 	int skip; /* a rank that posts nothing, its part is in place; -1: none. Not with reduce */
 	uint32_t partial; /* reduce: number of partial results; initially 0 */
 	int next; /* initially `first`; all messages before it have been read */

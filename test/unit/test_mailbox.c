@@ -333,3 +333,57 @@ static void trouble(struct ranks *r)
 }
 
 UNIT_TEST(a_message_that_is_too_short_is_an_error) { ranks_run(2, NULL, trouble, NULL); }
+
+/* ---- a result that one rank combines for all ----------------------------------------------- */
+
+static int combines;
+
+static int add(void *ctx, const void *in, void *inout, uint32_t bytes)
+{
+	(void)ctx;
+	combines++;
+	for (uint32_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		((uint64_t *)inout)[i] += ((const uint64_t *)in)[i];
+	return 0;
+}
+
+/* Rank 0 finds all messages first. `longer`: one rank posts more than the others combine. */
+static void share(struct ranks *r, uint32_t bytes, bool longer)
+{
+	static const struct mailbox_reduce reduce = { .combine = add };
+	static _Alignas(64) char to[4][MAILBOX_BYTES / 64 * 64];
+	struct mailbox_read read = { .end = r->size, .bytes = bytes, .to = to[0],
+				     .stride = sizeof to[0], .reduce = &reduce,
+				     .is_shared = true, .skip = -1 };
+	uint64_t n = begin(), *message = mailbox_record(mailbox, n);
+
+	for (uint32_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		message[i] = n * i + (uint64_t)r->rank;
+	mailbox_post(mailbox, n, longer && !r->rank ? bytes + 8 : bytes);
+	ranks_barrier(r);
+	combines = 0;
+	if (!r->rank)
+		CHECK_EQ(mailbox_receive(mailbox, n, &read), 1);
+	ranks_barrier(r);
+	if (r->rank)
+		CHECK_EQ(mailbox_receive(mailbox, n, &read), 1);
+	for (uint32_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		CHECK_EQ(((uint64_t *)to[0])[i], 4 * n * i + 6);
+	CHECK_EQ(combines, !r->rank || longer || bytes > MAILBOX_RESULT_BYTES ? 3 : 0);
+	mailbox_end(mailbox, n);
+}
+
+static void one_combines(struct ranks *r)
+{
+	open_mailbox(r);
+	for (uint32_t i = 0; i < 4 * MAILBOX_RECORDS; i++) {
+		share(r, 8, false);
+		share(r, MAILBOX_RESULT_BYTES, false);
+		share(r, MAILBOX_RESULT_BYTES + 8, false);
+		share(r, 4096, false); /* user data where results lie otherwise */
+		share(r, 8, true);
+	}
+	close_mailbox(r);
+}
+
+UNIT_TEST(one_rank_combines_for_all) { ranks_run(4, NULL, one_combines, NULL); }

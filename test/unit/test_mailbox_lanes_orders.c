@@ -11,6 +11,7 @@
 #define MAILBOX_RECORDS      2u
 #define MAILBOX_RECORD_BYTES 64u
 #define MAILBOX_TURNS        1u
+#define MAILBOX_RESULT_BYTES 16u
 #include "interleave_mailbox.h"
 #define mailbox_area_bytes        laned_area_bytes
 #define mailbox_create            laned_create
@@ -21,6 +22,8 @@
 #define mailbox_post              laned_post
 #define mailbox_peek              laned_look
 #define mailbox_end               laned_end
+#define mailbox_result            laned_result
+#define mailbox_publish           laned_publish
 enum { LANES = 2, TURNS = 2 };
 #include "mailbox/mailbox.c"
 

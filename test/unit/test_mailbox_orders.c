@@ -10,6 +10,7 @@
 #define MAILBOX_RECORDS      2u
 #define MAILBOX_RECORD_BYTES 64u
 #define MAILBOX_TURNS        2u
+#define MAILBOX_RESULT_BYTES 16u
 #include "interleave_mailbox.h"
 #define mailbox_area_bytes        model_area_bytes
 #define mailbox_create            model_create
@@ -20,6 +21,8 @@
 #define mailbox_post              model_post
 #define mailbox_peek              model_look
 #define mailbox_end               model_end
+#define mailbox_result            model_result
+#define mailbox_publish           model_publish
 enum { COLLECTIVES = 5 };
 #include "mailbox/mailbox.c"
 
@@ -88,6 +91,21 @@ static void begin(struct place *p, int t)
 	p->phase = BEGIN;
 }
 
+/* Both ranks have found both messages: one of them may combine for both. */
+static void share(struct place *p)
+{
+	void *place;
+	const _Atomic uint64_t *result =
+		model_result(&p->b, p->n, sizeof(uint64_t), &place);
+
+	if (result && atomic_load_explicit(result, memory_order_relaxed) != p->n * 1000)
+		il_fail("a result belongs to another collective");
+	if (!place)
+		return;
+	atomic_store_explicit((_Atomic uint64_t *)place, p->n * 1000, memory_order_relaxed);
+	model_publish(&p->b, p->n);
+}
+
 static void look(struct place *p, int t)
 {
 	uint32_t bytes;
@@ -99,6 +117,8 @@ static void look(struct place *p, int t)
 	}
 	if (atomic_load_explicit(m, memory_order_relaxed) != message_of(!t, p->n))
 		il_fail("a message belongs to another collective");
+	if (!is_one_way)
+		share(p);
 	model_end(&p->b, p->n);
 	p->phase = BEGIN;
 }

@@ -219,6 +219,16 @@ static int set_place(struct rt_request *r)
 	return r->image ? 0 : -ENOMEM;
 }
 
+/* Ranks that take turns on a CPU gain where one combines for all. The bits are those of its float
+ * modes, so only ranks with the usual ones take part. */
+static bool shares_result(const struct rt_request *r)
+{
+	const struct coll_reduce *f = &r->call->reduce;
+
+	return r->comm->switches && r->call->kind == COLL_ALLREDUCE && r->call->bytes &&
+	       r->call->bytes <= MAILBOX_RESULT_BYTES && f->op != GOAL_NOP && !f->float_modes;
+}
+
 /* ---- the operations ---------------------------------------------------------------------- */
 
 static int begin(struct rt_request *r)
@@ -238,6 +248,7 @@ static int begin(struct rt_request *r)
 	r->reduce = (struct mailbox_reduce){ combine, (void *)&r->call->reduce,
 					     coll_is_prefix(r->call->kind) };
 	r->read.reduce = request_is_reduce(r) ? &r->reduce : NULL;
+	r->read.is_shared = shares_result(r);
 	r->read.next = r->read.first;
 	return ret ? ret : post(r);
 }
