@@ -23,7 +23,7 @@
 #define mailbox_end               model_end
 #define mailbox_result            model_result
 #define mailbox_publish           model_publish
-enum { COLLECTIVES = 5 };
+enum { COLLECTIVES = 4 };
 #include "mailbox/mailbox.c"
 
 struct world {
