@@ -33,11 +33,32 @@ MODULE_PARM_DESC(error_every, "Every n-th descriptor fails");
 
 static unsigned int hang_every;
 module_param(hang_every, uint, 0644);
-MODULE_PARM_DESC(hang_every, "Every n-th descriptor, and all after it in its channel, never ends");
+MODULE_PARM_DESC(hang_every,
+		 "Every n-th descriptor hangs its channel, until it is stopped or this is 0");
 
 static unsigned int null_every;
 module_param(null_every, uint, 0644);
 MODULE_PARM_DESC(null_every, "Every n-th prep returns NULL");
+
+static unsigned int room;
+module_param(room, uint, 0644);
+MODULE_PARM_DESC(room, "prep returns NULL while a channel holds so many; 0: it holds any number");
+
+static unsigned int mb_s;
+module_param(mb_s, uint, 0644);
+MODULE_PARM_DESC(mb_s, "Bandwidth of a channel; 0: that of the CPU");
+
+static bool lazy;
+module_param(lazy, bool, 0644);
+MODULE_PARM_DESC(lazy, "Issuing does nothing while the channel works: it must be told again");
+
+static int node = NUMA_NO_NODE;
+module_param(node, int, 0444);
+MODULE_PARM_DESC(node, "NUMA node of the device");
+
+static bool shared;
+module_param(shared, bool, 0444);
+MODULE_PARM_DESC(shared, "Channels are not private: the kernel's own users may share them");
 
 static bool reorder;
 module_param(reorder, bool, 0644);
@@ -64,7 +85,9 @@ struct soft_chan {
 	spinlock_t lock;
 	struct list_head submitted, issued;
 	wait_queue_head_t more;
-	bool is_hung, is_busy;
+	atomic_t held; /* descriptors between prep and end */
+	bool is_hung, is_working;
+	bool is_busy; /* also in the callback */
 };
 
 static struct dma_device engine;
@@ -108,7 +131,8 @@ static struct dma_async_tx_descriptor *soft_prep(struct dma_chan *dma, dma_addr_
 
 	if (WARN_ON((dst | src | bytes) & mask))
 		return NULL;
-	if (is_nth(atomic_inc_return(&prepared), null_every))
+	if (is_nth(atomic_inc_return(&prepared), null_every) ||
+	    (room && atomic_read(&chan_of(dma)->held) >= room))
 		return NULL;
 	d = kzalloc(sizeof(*d), GFP_KERNEL); /* may sleep, as bcm2835's */
 	if (!d)
@@ -119,6 +143,7 @@ static struct dma_async_tx_descriptor *soft_prep(struct dma_chan *dma, dma_addr_
 	d->dst = dst;
 	d->src = src;
 	d->bytes = bytes;
+	atomic_inc(&chan_of(dma)->held);
 	return &d->tx;
 }
 
@@ -127,7 +152,8 @@ static void soft_issue(struct dma_chan *dma)
 	struct soft_chan *ch = chan_of(dma);
 
 	spin_lock_bh(&ch->lock);
-	list_splice_tail_init(&ch->submitted, &ch->issued);
+	if (!lazy || (!ch->is_working && list_empty(&ch->issued)))
+		list_splice_tail_init(&ch->submitted, &ch->issued);
 	spin_unlock_bh(&ch->lock);
 	wake_up(&ch->more);
 }
@@ -160,6 +186,12 @@ static void copy(struct soft_desc *d)
 	}
 }
 
+static void free_desc(struct soft_desc *d)
+{
+	atomic_dec(&chan_of(d->tx.chan)->held);
+	kfree(d);
+}
+
 static void end_desc(struct soft_desc *d, enum dmaengine_tx_result result)
 {
 	struct dmaengine_result r = { .result = result };
@@ -169,7 +201,12 @@ static void end_desc(struct soft_desc *d, enum dmaengine_tx_result result)
 		d->tx.callback_result(d->tx.callback_param, silent ? NULL : &r);
 	else if (d->tx.callback)
 		d->tx.callback(d->tx.callback_param);
-	kfree(d);
+	free_desc(d);
+}
+
+static bool is_hung(const struct soft_chan *ch)
+{
+	return READ_ONCE(ch->is_hung) && hang_every;
 }
 
 static struct soft_desc *take(struct soft_chan *ch)
@@ -177,19 +214,28 @@ static struct soft_desc *take(struct soft_chan *ch)
 	struct soft_desc *d = NULL;
 
 	spin_lock_bh(&ch->lock);
-	if (!ch->is_hung && !list_empty(&ch->issued)) {
+	if (!is_hung(ch) && !list_empty(&ch->issued)) {
 		d = reorder ? list_last_entry(&ch->issued, struct soft_desc, list) :
 			      list_first_entry(&ch->issued, struct soft_desc, list);
+		ch->is_hung = false;
 		if (is_nth(atomic_inc_return(&executed), hang_every)) {
 			ch->is_hung = true;
 			d = NULL;
 		} else {
 			list_del(&d->list);
-			ch->is_busy = true;
+			ch->is_working = ch->is_busy = true;
 		}
 	}
 	spin_unlock_bh(&ch->lock);
 	return d;
+}
+
+static void pass_time(const struct soft_desc *d)
+{
+	unsigned int us = delay_us + (mb_s ? d->bytes / mb_s : 0);
+
+	if (us)
+		usleep_range(us, us + us / 8 + 1);
 }
 
 static int soft_thread(void *arg)
@@ -200,16 +246,20 @@ static int soft_thread(void *arg)
 	while (!kthread_should_stop()) {
 		bool fails;
 
-		wait_event_idle(ch->more, kthread_should_stop() ||
-				(!READ_ONCE(ch->is_hung) && !list_empty_careful(&ch->issued)));
+		/* nobody wakes it when hang_every is 0 again */
+		wait_event_idle_timeout(ch->more, kthread_should_stop() ||
+					(!is_hung(ch) && !list_empty_careful(&ch->issued)),
+					READ_ONCE(ch->is_hung) ? HZ / 10 : MAX_SCHEDULE_TIMEOUT);
 		d = take(ch);
 		if (!d)
 			continue;
 		fails = is_nth(atomic_read(&executed), error_every);
-		if (delay_us)
-			usleep_range(delay_us, delay_us + delay_us / 8 + 1);
+		pass_time(d);
 		if (!fails)
 			copy(d);
+		spin_lock_bh(&ch->lock);
+		ch->is_working = false;
+		spin_unlock_bh(&ch->lock);
 		end_desc(d, fails ? DMA_TRANS_WRITE_FAILED : DMA_TRANS_NOERROR);
 		spin_lock_bh(&ch->lock);
 		ch->is_busy = false;
@@ -233,7 +283,7 @@ static int soft_terminate(struct dma_chan *dma)
 	ch->is_hung = false;
 	spin_unlock_bh(&ch->lock);
 	list_for_each_entry_safe(d, next, &all, list)
-		kfree(d);
+		free_desc(d);
 	return 0;
 }
 
@@ -289,10 +339,12 @@ static int __init soft_probe(struct platform_device *p)
 
 	if (rc)
 		return rc;
+	set_dev_node(&p->dev, node);
 	platform = p;
 	channels = clamp(channels, 1u, (unsigned int)CHANNELS_MAX);
 	dma_cap_set(DMA_MEMCPY, engine.cap_mask);
-	dma_cap_set(DMA_PRIVATE, engine.cap_mask);
+	if (!shared)
+		dma_cap_set(DMA_PRIVATE, engine.cap_mask);
 	engine.dev = &p->dev;
 	engine.copy_align = align;
 	engine.device_alloc_chan_resources = soft_alloc;

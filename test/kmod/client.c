@@ -5,6 +5,8 @@
  *   client rules          one line a rule; exit status 1 at the first that is broken
  *   client cancel         prints how many copies came back cancelled (a slow device is loaded)
  *   client hang           a device that never ends can be retired
+ *   client stuck          one that cannot be stopped, either, is waited for, and keeps its pages
+ *   client nodes          prints the NUMA nodes of the channels; copies between memory of all nodes
  *   client random N [K [D]]  N children that copy, unmap, fork and are killed; seeds from K on;
  *                         D: no two copies write one cache line: DMA_API_DEBUG complains of it
  *   client fails          each call, and each of its allocations refused in turn
@@ -17,62 +19,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "device.h"
-
-#define COOKIE 1000ull /* of slot 0 */
-
-struct client {
-	int fd;
-	struct sluice_attach attach;
-	volatile struct sluice_record *records;
-};
-
-static struct client attach(void)
-{
-	struct client c = { .fd = open_device() };
-	struct sluice_info info;
-
-	CHECK(!ioctl(c.fd, SLUICE_IOC_INFO, &info));
-	CHECK(info.abi == SLUICE_ABI && info.slots == SLUICE_SLOTS && info.channels > 0);
-	CHECK(!ioctl(c.fd, SLUICE_IOC_ATTACH, &c.attach));
-	c.records = map_records(c.fd);
-	return c;
-}
-
-static int submit(struct client *c, unsigned slot, void *dst, const void *src, size_t bytes)
-{
-	struct sluice_entry e = { .slot = slot,
-				  .op = SLUICE_OP_COPY,
-				  .src = (uintptr_t)src,
-				  .dst = (uintptr_t)dst,
-				  .bytes = bytes,
-				  .cookie = COOKIE + slot };
-	struct sluice_enter enter = { .entries = (uintptr_t)&e, .count = 1 };
-
-	c->records[slot].state = 0;
-	return ioctl(c->fd, SLUICE_IOC_ENTER, &enter) ? -errno : 0;
-}
-
-static int wait_for(struct client *c, unsigned slot) { return wait_record(c->records, slot); }
-
-static int copy(struct client *c, void *dst, const void *src, size_t bytes)
-{
-	int rc = submit(c, 0, dst, src, bytes);
-
-	return rc ? rc : wait_for(c, 0);
-}
-
-static void end(struct client *c)
-{
-	munmap((void *)c->records, SLUICE_RECORDS_BYTES);
-	close(c->fd);
-}
-
-static void fill(char *p, size_t bytes, unsigned seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		p[i] = (char)(i * 7 + (i >> 8) + seed);
-}
+#include "client.h"
 
 /* ---- rules -------------------------------------------------------------------------------- */
 
@@ -243,63 +190,6 @@ static int rules(void)
 		printf("CLIENT rule %s holds\n", all[i].name);
 		fflush(stdout);
 	}
-	return 0;
-}
-
-/* ---- a slow device, and one that hangs ---------------------------------------------------- */
-
-static void cancel_slots(struct client *c, unsigned from, uint64_t count)
-{
-	CHECK(!ioctl(c->fd, SLUICE_IOC_CANCEL, &(struct sluice_cancel){ COOKIE + from, count }));
-}
-
-static int cancel(void)
-{
-	enum { SLOTS = 32, OURS = 20 }; /* the slots from OURS on stay */
-	struct client c = attach();
-	/* no two copies write one place: DMA_API_DEBUG complains of it */
-	char *a = memory((1 + SLOTS) * MIB, -1);
-	int ended = 0, cancelled = 0;
-
-	/* all is pinned then: submitting takes less time than copying */
-	for (unsigned slot = 0; slot < SLOTS; slot++)
-		CHECK(!copy(&c, a + (1 + slot) * MIB, a, MIB));
-	for (unsigned slot = 0; slot < SLOTS; slot++)
-		CHECK(!submit(&c, slot, a + (1 + slot) * MIB, a, MIB));
-	CHECK(submit(&c, SLOTS - 1, a, a, 1) == -EBUSY);
-	CHECK(ioctl(c.fd, SLUICE_IOC_CANCEL, NULL) && errno == EFAULT);
-	cancel_slots(&c, 0, OURS);
-	for (unsigned slot = 0; slot < SLOTS; slot++) {
-		int rc = wait_for(&c, slot);
-
-		CHECK(!rc || (rc == -ECANCELED && slot < OURS));
-		ended += !rc;
-		cancelled += rc == -ECANCELED;
-	}
-	CHECK(cancelled > 0);
-	CHECK(!copy(&c, a + MIB, a, MIB)); /* and it goes on */
-	printf("CLIENT cancel: %d ended, %d cancelled\n", ended, cancelled);
-	end(&c);
-	return 0;
-}
-
-static int hang(void)
-{
-	struct client c = attach();
-	char *a = memory(17 * MIB, -1);
-	int bad = 0;
-
-	for (unsigned slot = 0; slot < 16; slot++)
-		CHECK(!submit(&c, slot, a + (1 + slot) * MIB, a, MIB));
-	usleep(100000);
-	CHECK(!ioctl(c.fd, SLUICE_IOC_RETIRE));
-	for (unsigned slot = 0; slot < 16; slot++) {
-		CHECK(c.records[slot].state == SLUICE_RECORD_ENDED);
-		bad += c.records[slot].result != 0;
-	}
-	CHECK(bad > 0);
-	printf("CLIENT hang: %d of 16 copies failed\n", bad);
-	end(&c);
 	return 0;
 }
 
@@ -527,9 +417,13 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "rules"))
 		return rules();
 	if (!strcmp(what, "cancel"))
-		return cancel();
+		return client_cancel();
 	if (!strcmp(what, "hang"))
-		return hang();
+		return client_hang();
+	if (!strcmp(what, "stuck"))
+		return client_stuck();
+	if (!strcmp(what, "nodes"))
+		return client_nodes();
 	if (!strcmp(what, "random") && argc > 2)
 		return random_kills(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : 0, argc > 4);
 	if (!strcmp(what, "fails"))

@@ -209,7 +209,7 @@ def write_initramfs(version, script, programs):
     return built
 
 
-def hardware(version):
+def hardware(version, nodes):
     """Returns (options of QEMU, options of the kernel)."""
     root = kernels(machine_of(version))[version][0]
     if machine_of(version) == RASPI:
@@ -218,6 +218,9 @@ def hardware(version):
                  '-serial', 'null', '-serial', 'stdio', '-display', 'none'],
                 'console=ttyS1,115200 maxcpus=2')
     options = ['-accel', 'tcg', '-cpu', 'max', '-smp', '2', '-m', '2048', '-nographic', '-net', 'none']
+    for i in range(nodes if nodes > 1 else 0):
+        options += ['-object', f'memory-backend-ram,id=m{i},size={2048 // nodes}M',
+                    '-numa', f'node,nodeid={i},cpus={i},memdev=m{i}']
     if has_host_files(version):
         options += ['-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap']
     # no_timer_check: on a busy host the guest would see no tick and panic; watchdog_thresh: nor is a
@@ -225,11 +228,11 @@ def hardware(version):
     return options, 'console=ttyS0 random.trust_cpu=on mitigations=off no_timer_check watchdog_thresh=60'
 
 
-def run(version, script, programs=(), seconds=600, append=''):
+def run(version, script, programs=(), seconds=600, append='', nodes=1):
     """Boots, runs a script of bash in the guest, returns the console. /tmp/tests has the programs,
-    /tmp/modules has sluice.ko and softdma.ko."""
+    /tmp/modules has sluice.ko and softdma.ko. nodes: 1, or 2 NUMA nodes of a CPU each."""
     machine, built = machine_of(version), write_initramfs(version, script, programs)
-    options, kernel = hardware(version)
+    options, kernel = hardware(version, nodes)
     image = kernels(machine)[version][0] / f'boot/vmlinuz-{version}'
     command = [machine.qemu, *options, '-no-reboot', '-kernel', str(image),
                '-initrd', str(built / 'initramfs'), '-append', f'{kernel} loglevel=4 panic=-1 {append}']

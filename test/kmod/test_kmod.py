@@ -22,7 +22,8 @@ from support.paths import BUILD, PROGRAMS, SLUICE
 
 HERE = guest.ROOT / 'test/kmod'
 UNIT = BUILD / 'dev/test/unit/unit_engine'
-HEADERS = [HERE / 'device.h', guest.ROOT / 'kernel/include/uapi/sluice_kmod.h']
+CLIENT = [HERE / 'client.c', HERE / 'client_habits.c']
+HEADERS = [HERE / 'client.h', HERE / 'device.h', guest.ROOT / 'kernel/include/uapi/sluice_kmod.h']
 KILLS = int(os.environ.get('KMOD_KILLS', '200'))
 FIRST = int(os.environ.get('KMOD_FIRST', '0')) # seed of the first child: 10,000 may be killed in pieces
 # a guest ends after 600 s and shows its console
@@ -113,7 +114,7 @@ def fixture_version(request):
 @pytest.fixture(name='client', scope='session')
 def fixture_client():
     return compile_once(PROGRAMS / 'kmod/client', 'cc', ['-static', '-O1', '-g', '-Wall', '-Wextra'],
-                        [HERE / 'client.c'], headers=HEADERS)
+                        CLIENT, headers=HEADERS)
 
 
 @pytest.fixture(name='goal', scope='session')
@@ -142,6 +143,35 @@ def test_rules_and_habits_of_devices(version, client):
                              'stat'])
     assert counts[1]['cpu_bytes'] > 0 and counts[2]['cancelled'] > 0
     assert console.count('UNLOADED \n') == 3, console[-3000:]
+
+
+def test_more_habits_of_devices(version, client):
+    """A device that takes nothing while it works, and is slow; one that holds few descriptors, shared with
+    the kernel's own users; one that cannot be stopped, which ends its copies after its process was killed."""
+    console = guest.run(version, script(
+        'load lazy=Y mb_s=2000', 'step rules /tmp/tests/client rules', 'stat', 'unload',
+        'load room=2 shared=Y', 'step rules /tmp/tests/client rules', 'stat', 'unload',
+        'load no_terminate=Y', 'habit hang_every 1', 'step stuck /tmp/tests/client stuck',
+        'step rules /tmp/tests/client rules', 'stat', 'unload'), [client])
+    counts = check(console, ['rules', 'stat', 'rules', 'stat', 'stuck', 'rules', 'stat'])
+    assert all(one['dma_bytes'] > 0 for one in counts)
+    assert console.count('UNLOADED \n') == 3, console[-3000:]
+
+
+def test_two_numa_nodes(version, client):
+    """A device of node 1, and a pool of workers a node, which copy to their own node's memory first."""
+    if not guest.has_host_files(version):
+        pytest.skip('this kernel knows no NUMA')
+    console = guest.run(version, script(
+        'load node=1', 'step device /tmp/tests/client nodes',
+        f'step info env SLUICE_ENGINE=kmod {SLUICE} info', 'stat', 'unload',
+        'sluice=workers=2; alone', 'step pools /tmp/tests/client nodes',
+        'step rules /tmp/tests/client rules', f'step random /tmp/tests/client random {KILLS // 4}', 'stat',
+        'unload_alone'), [client], nodes=2)
+    check(console, ['device', 'info', 'stat', 'pools', 'rules', 'random', 'stat'])
+    by_name = {name: out for name, out, _ in steps(console)}
+    assert 'CLIENT nodes: 1 1\n' in by_name['device'] and 'CLIENT nodes: 0 1\n' in by_name['pools'], console
+    assert re.search(r'node 1:.*kmod 2', by_name['info']), by_name['info']
 
 
 def test_dkms_builds_it_from_its_own_tree(version, tmp_path):
@@ -215,7 +245,7 @@ def test_driver_of_a_raspberry_pi(version):
     if RASPI_ABSENT:
         pytest.skip(RASPI_ABSENT)
     client = compile_once(PROGRAMS / 'kmod/raspi/client', guest.CROSS_CC,
-                          ['-static', '-O1', '-g', '-Wall', '-Wextra'], [HERE / 'client.c'], headers=HEADERS)
+                          ['-static', '-O1', '-g', '-Wall', '-Wextra'], CLIENT, headers=HEADERS)
     console = guest.run(version, script(
         'alone', 'echo BEGIN busy; busy; echo RC $?', 'step rules /tmp/tests/client rules', 'stat',
         'step cancel /tmp/tests/client cancel', 'stat',
@@ -250,8 +280,10 @@ def mpi_step(mpi, program, name, ranks, **options):
     return f'step {name} env {words} {start}; step stats-{name} cat $(ls /tmp/stats-{name}*)'
 
 
-def test_engine_suite_and_two_ranks(version, client):
-    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and two MPIs."""
+@pytest.mark.parametrize('append', ['', 'swiotlb=force'])
+def test_engine_suite_and_two_ranks(version, client, append):
+    """The engine kmod of Sluice over the real module: its own suite, `sluice info`, and two MPIs; also where
+    every copy goes through bounce buffers."""
     need_host_files(version)
     hosts = [need('mpich'), need('openmpi')]
     programs = [mpi.build(HERE / 'bcast.c', name='kmod-bcast') for mpi in hosts]
@@ -259,7 +291,8 @@ def test_engine_suite_and_two_ranks(version, client):
         'load', f'step info env SLUICE_ENGINE=kmod {SLUICE} info', 'stat',
         f'step unit env UNIT_ENGINE_ONLY=kmod {UNIT} engine_', 'stat',
         *[line for mpi, program in zip(hosts, programs)
-          for line in (mpi_step(mpi, program, mpi.name, 2), 'stat')], 'unload'), [client])
+          for line in (mpi_step(mpi, program, mpi.name, 2), 'stat')], 'unload'), [client],
+                        append=append)
     counts = check(console, ['info', 'stat', 'unit', 'stat', 'mpich', 'stats-mpich', 'stat', 'openmpi',
                              'stats-openmpi', 'stat'])
     by_name = {name: out for name, out, _ in steps(console)}
