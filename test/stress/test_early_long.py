@@ -25,7 +25,7 @@ WAYS = {
     'few_regions': {'region_max': '2', 'region_pool': '0'},
     'small_fragments': {'xfer_fragment': '16K', 'engine_depth': '8'},
 }
-DEVICES = ['dsa', 'dsa_faults', 'dsa_hang']
+DEVICES = ['dsa', 'dsa_faults', 'dsa_shared', 'dsa_hang']
 GUARDS = ['uffd', 'mremap', 'mprotect']
 JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
 

@@ -18,6 +18,8 @@ ENGINES = {
     # on a modelled device, so slow that buffers are still guarded when they are touched
     'dsa': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'rate=500'},
     'dsa_faults': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'fault=3'},
+    # three other processes fill the queue
+    'dsa_shared': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'rate=500,others=3'},
     'dsa_hang': {'SLUICE_ENGINE': 'dsa', 'SLUICE_WORKER_KIND': 'thread', 'DSA_MODEL': 'hang=3',
                  'engine_timeout': '50'},
 }

@@ -142,9 +142,24 @@ static void end_all(int bad, int result)
 	dsa_machine_reset();
 }
 
+/* System calls of this process that wrote. */
+static uint64_t writes(void)
+{
+	FILE *f = fopen("/proc/self/io", "re");
+	unsigned long long n = 0;
+	char line[64];
+
+	while (f && fgets(line, sizeof line, f))
+		sscanf(line, "syscw: %llu", &n);
+	if (!f)
+		unit_skip("no /proc/self/io");
+	fclose(f);
+	return n;
+}
+
 UNIT_TEST(dsa_submits_one_descriptor_a_copy_and_meets_no_missing_page)
 {
-	uint64_t partial = dsa_partial_copies;
+	uint64_t partial = dsa_partial_copies, before;
 
 	begin("", NULL);
 	CHECK_EQ(dsa.caps.depth, 63);
@@ -153,7 +168,9 @@ UNIT_TEST(dsa_submits_one_descriptor_a_copy_and_meets_no_missing_page)
 	end_all(-1, 0);
 	CHECK_EQ(dsa_partial_copies, partial);
 	begin("", NULL);
+	before = writes();
 	post_all(100000);
+	CHECK_EQ(writes() - before, (COPIES + 31) / 32); /* 32 descriptors a call */
 	for (int i = 0; i < COPIES; i++)
 		engine_job_wait(&dsa, dsa.ch, &jobs[i]);
 	CHECK_EQ(dsa_model_descriptors(), COPIES);
@@ -166,6 +183,27 @@ UNIT_TEST(dsa_goes_on_when_the_queue_accepts_fewer)
 	begin("", "SLUICE_TEST=fault=dsa_short:1,dsa_full:2,dsa_full:3");
 	post_all(4096);
 	end_all(-1, 0);
+}
+
+UNIT_TEST(dsa_goes_on_when_other_processes_fill_the_queue)
+{
+	begin("others=7", NULL);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < COPIES; i++)
+			engine_job_make(&jobs[i], 0, 0, 4096);
+		for (int i = 0; i < COPIES; i++)
+			CHECK_EQ(engine_post(dsa.ch, &jobs[i].c), 0);
+		engine_flush(dsa.ch);
+		for (int i = 0; i < COPIES; i++) {
+			engine_job_wait(&dsa, dsa.ch, &jobs[i]);
+			CHECK_EQ(jobs[i].result, 0);
+			engine_job_check(&jobs[i]);
+			engine_job_free(&jobs[i]);
+		}
+	}
+	CHECK(dsa_model_of_others() > COPIES);
+	engine_case_close(&dsa, dsa.ch);
+	dsa_machine_reset();
 }
 
 UNIT_TEST(dsa_fails_copies_that_are_refused)

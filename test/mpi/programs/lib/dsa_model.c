@@ -22,6 +22,7 @@
 
 enum { PAGE = 4096, PAGES = 256, NOOP = 0, MEMMOVE = 3, FLAGS = 1 << 2 | 1 << 3 | 1 << 8 };
 enum { ENDED_WELL = 1, PAGE_FAULT = 3, WRITE_FAULT = 0x83, HARDWARE_ERROR = 0x1a };
+enum { OF_OTHERS = 0xfffff }; /* pasid of descriptors of other processes */
 
 struct desc {
 	uint32_t pasid, flags_and_opcode;
@@ -37,25 +38,39 @@ struct record {
 	uint64_t fault_address, rest[2];
 };
 
-static struct { _Atomic uint64_t fault, status, hang, rate; } settings;
-static _Atomic uint64_t taken, executed, copied;
+static struct { _Atomic uint64_t fault, status, hang, rate, others; } settings;
+static _Atomic uint64_t taken, executed, copied, foreign;
 static _Atomic int is_busy;
-static int out, pagemap, follows;
+static int out, pagemap, follows, of_others = -1;
 
 uint64_t dsa_model_descriptors(void) { return executed; }
 uint64_t dsa_model_bytes(void) { return copied; }
+uint64_t dsa_model_of_others(void) { return foreign; }
+
+/* Other processes submit, too, as many at a time as the queue accepts. */
+static void submit_of_others(uint64_t n)
+{
+	struct desc d = { .pasid = OF_OTHERS };
+
+	for (uint64_t i = 0; i < n; i++)
+		if (write(of_others, &d, sizeof d) != sizeof d)
+			return;
+}
 
 void dsa_model_set(const char *text)
 {
-	uint64_t fault = 0, status = 0, hang = 0, rate = 0;
+	uint64_t fault = 0, status = 0, hang = 0, rate = 0, others = 0;
 
 	for (const char *at = text; at && *at; at = strchr(at, ','), at += at && *at == ',') {
 		const char *value = strchr(at, '=');
 
 		if (!value)
 			abort();
-		*(*at == 'f' ? &fault : *at == 's' ? &status : *at == 'h' ? &hang : &rate) =
-			strtoull(value + 1, NULL, 10);
+		*(*at == 'f'   ? &fault
+		  : *at == 's' ? &status
+		  : *at == 'h' ? &hang
+		  : *at == 'o' ? &others
+			       : &rate) = strtoull(value + 1, NULL, 10);
 		if (!strchr(at, ','))
 			break;
 	}
@@ -63,7 +78,10 @@ void dsa_model_set(const char *text)
 	settings.status = status;
 	settings.hang = hang;
 	settings.rate = rate;
-	taken = executed = copied = 0;
+	settings.others = others;
+	taken = executed = copied = foreign = 0;
+	if (others)
+		submit_of_others(UINT64_MAX); /* the queue is full when the first copy comes */
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -177,7 +195,13 @@ static void *device(void *arg)
 		is_busy = 1; /* before the pipe is empty: see close() */
 		if (read(in, &d, sizeof d) != sizeof d)
 			return NULL;
-		execute(&d);
+		if (d.pasid == OF_OTHERS) {
+			foreign++;
+			pass_time(2048);
+		} else {
+			submit_of_others(settings.others);
+			execute(&d);
+		}
 		is_busy = 0;
 	}
 	return NULL;
@@ -205,8 +229,15 @@ static void start(void)
 		return;
 	}
 	syscall(SYS_close, ends[1]);
+	if (of_others >= 0)
+		syscall(SYS_close, of_others);
+	of_others = open("/proc/self/fd/900", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (of_others < 0)
+		abort();
 	out = ends[0];
 	is_busy = 0;
+	if (settings.others)
+		submit_of_others(UINT64_MAX);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (pthread_create(&t, NULL, device, (void *)(intptr_t)out))

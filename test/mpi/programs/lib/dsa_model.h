@@ -17,12 +17,14 @@ enum { DSA_MODEL_FD = 900 };
 
 /*
  * Settings: "fault=n" every n-th copy meets a missing page, "status=n" the n-th copy fails,
- * "hang=n" the n-th and all later never end, "rate=n" MB/s. Counts from now on.
+ * "hang=n" the n-th and all later never end, "rate=n" MB/s, "others=n" for each descriptor of this
+ * process other processes submit up to n to the same queue. Counts from now on.
  */
 void dsa_model_set(const char *settings);
 /* follow: a forked child has a model of its own. */
 void dsa_model_start(int follow);
 uint64_t dsa_model_descriptors(void); /* executed since dsa_model_set() */
 uint64_t dsa_model_bytes(void);       /* copied since then */
+uint64_t dsa_model_of_others(void);   /* descriptors of other processes since then */
 
 #endif
