@@ -280,6 +280,26 @@ def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     assert not with_sluice or notes == ['rank 0: 5 of 5'], notes
 
 
+@needs_early_returns
+@pytest.mark.alone
+@pytest.mark.complete
+@pytest.mark.parametrize('guard', GUARDS)
+def test_a_touch_waits_for_the_time_out_of_a_queue_that_hangs(guard, get_mpi, with_sluice, tmp_path):
+    """And not 2 ms longer. On a busy machine now and then, so the shortest of some jobs counts."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    env = {**EARLY, **engine_env('dsa_hang'), 'SLUICE_GUARD_KIND': guard}
+    waits = []
+    for i in range(10):
+        notes, total = check_one(get_mpi('mpich'), 'early_long.c', 2, 'touches_of_what_hangs', with_sluice,
+                                 env, tmp_path / f'{i}')
+        longest, = [int(re.search(r'(\d+) us', note).group(1)) for note in notes]
+        waits += [longest] * (total['engine_retired'] > 0 and longest >= 45000)
+        if waits and min(waits) <= 52000:
+            return
+    pytest.fail(f'touches waited for {waits} us')
+
+
 # at its first copy, so that it is the one that is looked at
 ROOT_HANGS = {'hang': {'engine_fault': 'hang=1'}}
 

@@ -233,6 +233,39 @@ BEHAVIOUR(computing_root_holds_nobody_up, 2)
 	free(buf);
 }
 
+/* The engine hangs: a touch waits for the time-out, then this CPU copies. */
+BEHAVIOUR(touches_of_what_hangs, 2)
+{
+	size_t bytes = 256 << 10;
+	uint64_t longest = 0;
+
+	for (int round = 0; round < 6; round++) {
+		char *buf = check_alloc(bytes);
+		struct timespec from, to;
+		uint64_t us;
+
+		check_fill(buf, bytes, rank ? 0 : round);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+		if (rank) {
+			early_sleep_us(5000);
+			clock_gettime(CLOCK_MONOTONIC, &from);
+			*(volatile char *)buf;
+			clock_gettime(CLOCK_MONOTONIC, &to);
+			us = (uint64_t)((to.tv_sec - from.tv_sec) * 1000000 +
+					(to.tv_nsec - from.tv_nsec) / 1000);
+			longest = us > longest ? us : longest;
+			check_same(buf, bytes, round, "broadcast");
+		} else {
+			early_sleep_us(80000); /* the touch is the first that waits */
+		}
+		MPI_Barrier(MPI_COMM_WORLD);
+		free(buf);
+	}
+	if (rank)
+		check_note("%lu us", (unsigned long)longest);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
