@@ -59,12 +59,15 @@ class Host:
 
 
 def compile_c(compiler, sources, program, env=None):
+    """Another run may launch the program meanwhile, or compile it too: it is replaced whole."""
     program.parent.mkdir(parents=True, exist_ok=True)
+    new = program.with_name(f"{program.name}.{os.getpid()}")
     cmd = [*compiler, "-O3", "-g", "-std=gnu11", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-rdynamic",
-           "-o", str(program), *map(str, sources)]
+           "-o", str(new), *map(str, sources)]
     done = subprocess.run(cmd, env=env, capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"{' '.join(cmd)}\n{done.stdout}{done.stderr}")
+    new.replace(program)
 
 
 def find_hosts(wanted):
