@@ -137,6 +137,20 @@ def kbuild(headers):
     return [f'KDIR={common}', f'O={headers.resolve()}'] if common.exists() else [f'KDIR={headers}']
 
 
+def installed_headers(headers, folder):
+    """Returns headers, or a folder that stands for them where they are only unpacked."""
+    options = dict(o.split('=', 1) for o in kbuild(headers))
+    if 'O' not in options:
+        return headers
+    folder.mkdir()
+    for part in headers.iterdir():
+        (folder / part.name).symlink_to(part.resolve())
+    (folder / 'Makefile').unlink()
+    (folder / 'Makefile').write_text(f'KBUILD_OUTPUT={options["O"]}\ninclude {options["KDIR"]}/Makefile\n',
+                                     encoding='utf-8')
+    return folder
+
+
 def build_modules(version, headers, options=()):
     """Compiles kernel/ for a kernel, in a copy. Returns the folder."""
     folder = BUILD / 'kmod' / version / 'kernel'
@@ -249,7 +263,8 @@ def hardware(version, nodes):
         return (['-M', 'raspi3b', '-dtb', str(root / DTB.format(version)), '-monitor', 'none',
                  '-serial', 'null', '-serial', 'stdio', '-display', 'none'],
                 'console=ttyS1,115200 maxcpus=2')
-    options = ['-accel', 'tcg', '-cpu', 'max', '-smp', '2', '-m', '2048', '-nographic', '-net', 'none']
+    options = ['-accel', 'tcg', '-cpu', 'max', '-smp', f'2,sockets={nodes}', '-m', '2048', '-nographic',
+               '-net', 'none']
     for i in range(nodes if nodes > 1 else 0):
         options += ['-object', f'memory-backend-ram,id=m{i},size={2048 // nodes}M',
                     '-numa', f'node,nodeid={i},cpus={i},memdev=m{i}']

@@ -184,7 +184,8 @@ def test_two_numa_nodes(version, client):
 def test_dkms_builds_it_from_its_own_tree(version, tmp_path):
     if not shutil.which('dkms'):
         pytest.skip('dkms is not installed')
-    tree, headers = tmp_path / 'source/sluice-0.1', guest.kernels()[version][1]
+    tree = tmp_path / 'source/sluice-0.1'
+    headers = guest.installed_headers(guest.kernels()[version][1], tmp_path / 'headers')
     subprocess.run(['make', '-s', '-C', guest.ROOT / 'kernel', 'dkms-tree', f'DKMS_TREE={tree}'], check=True)
     where = ['--sourcetree', tmp_path / 'source', '--dkmstree', tmp_path / 'dkms']
     (tmp_path / 'dkms').mkdir()
