@@ -13,7 +13,6 @@
  *   peer       processes that share the GPU: the cost of opening another one's device memory (IPC),
  *              and a copy from it by all of them at once
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +23,10 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "cuda.h"
 
 enum { TURNS = 15, LIST_MAX = 16, ATTRIBUTE_PAGEABLE = 88, IPC_BYTES = 64, LAZY_PEER_ACCESS = 1 };
 
-typedef uint64_t device_ptr;
 struct ipc_handle {
 	char bytes[IPC_BYTES];
 };
@@ -95,15 +94,11 @@ static void must(int rc, const char *what)
 
 static void load(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *functions[sizeof names / sizeof *names];
+	void *functions[sizeof names / sizeof *names];
+	const char *why = cuda_load(names, sizeof names / sizeof *names, functions);
 
-	if (!driver)
-		die("no CUDA driver", dlerror());
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		functions[i] = dlsym(driver, names[i]);
-		if (!functions[i])
-			die("this CUDA driver lacks", names[i]);
-	}
+	if (why)
+		die("libcuda.so.1", why);
 	memcpy(&cu, functions, sizeof cu);
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """bench/run dsa, kmod, cuda: the figures of a copy engine, for people who have the hardware.
 
-One command, about five minutes, a JSON file to send. dsa and kmod:
+One command, about five minutes (cuda: ten), a JSON file to send. dsa and kmod:
 
   check     `sluice check`: what the engine can do, each copy compared byte by byte
   tables    mprotect and mremap before the engine is opened and while it is
@@ -196,7 +196,7 @@ def collectives(opt, env):
     """Returns the records of collectives on memory of the GPU, by host MPI, ranks and side."""
     records = []
     cores = os.cpu_count() or 1
-    sizes = "64K,1M" if opt.quick else "64K,256K,1M,4M,16M,64M"
+    sizes = "64K,1M" if opt.quick else "64K,256K,1M,4M,16M"
     for host in H.find_hosts(opt.mpi.split(","))[0]:
         host.compile("gpu_bench")
         for ranks in (n for n in map(int, opt.ranks.split(",")) if 2 <= n <= max(2, cores)):

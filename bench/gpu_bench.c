@@ -12,18 +12,16 @@
  * A JSON line for each: the time until the last rank has the data on its GPU. Every byte of the
  * first and the last call is compared.
  */
-#include <dlfcn.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda.h"
 #include "job.h"
 
 enum { TURNS = 21, WARMUP = 4, ROOT = 0 };
 enum { BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, KINDS };
 static const char *const kinds[] = { "bcast", "gather", "scatter", "allgather", "alltoall" };
-
-typedef uint64_t device_ptr;
 
 static struct {
 	int (*init)(unsigned flags);
@@ -65,17 +63,12 @@ static void must(int rc, const char *what)
 
 static void load(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *functions[sizeof names / sizeof *names];
+	void *functions[sizeof names / sizeof *names], *context;
+	const char *why = cuda_load(names, sizeof names / sizeof *names, functions);
 	int device = 0;
-	void *context;
 
-	if (!driver)
-		job_die(dlerror());
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		functions[i] = dlsym(driver, names[i]);
-		if (!functions[i])
-			job_die(names[i]);
-	}
+	if (why)
+		job_die(why);
 	memcpy(&cu, functions, sizeof cu);
 	must(cu.init(0), "cuInit");
 	must(cu.device_get(&device, 0), "cuDeviceGet");

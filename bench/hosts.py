@@ -50,7 +50,7 @@ class Host:
 
     def compile(self, source="collective_bench"):
         sources = [ROOT / "bench" / n for n in (f"{source}.c", "job.c", "bench.c")]
-        headers = [ROOT / "bench" / n for n in ("bench.h", "job.h")]
+        headers = [ROOT / "bench" / n for n in ("bench.h", "job.h", "cuda.h")]
         stamp = max(p.stat().st_mtime for p in [*sources, *headers])
         program = self.program(source)
         if program.exists() and program.stat().st_mtime > stamp:

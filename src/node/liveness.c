@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks whether a peer lives; only ranks that have waited for long ask. */
+/* Checks whether a peer lives: ranks that have waited for long ask, and readers of messages now and
+ * then. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/syscall.h>

@@ -215,8 +215,10 @@ static int elect(const struct announcement *all, int root, int rank)
 {
 	int i = 0;
 
-	if (all[rank].is_alone || (root >= 0 && shares(all, rank, root)))
-		return all[rank].is_alone ? rank : root;
+	if (all[rank].is_alone)
+		return rank;
+	if (root >= 0 && shares(all, rank, root))
+		return root;
 	while (!shares(all, rank, i))
 		i++;
 	return i;
