@@ -31,7 +31,7 @@ struct endpoints_state {
 	int32_t mempolicy;                     /* -1: unknown */
 	uint64_t nodes[ENDPOINTS_NODE_WORDS];
 	uint32_t umask;
-	int32_t pgrp;
+	int32_t pgrp;                          /* 0: one of its own */
 	int32_t session;                       /* no other rank's; 0: it may be */
 	uint32_t fd_count;
 	int32_t fds[ENDPOINTS_FDS_MAX];        /* ascending, without those that execve() closes */

@@ -103,7 +103,9 @@ int state_collect(struct endpoints_state *out, char *reason, size_t cap)
 	umask(mask);
 	memset(out, 0, sizeof *out);
 	out->umask = mask;
-	out->pgrp = getpgrp();
+	/* A signal to the launched process's group is forwarded, so the image must not get it, too.
+	 * Only the terminal's foreground group may read from it. */
+	out->pgrp = tcgetpgrp(STDIN_FILENO) == getpgrp() ? getpgrp() : 0;
 	collect_signals(out);
 	collect_placement(out);
 	rc = collect_limits(out, reason, cap);
