@@ -232,7 +232,8 @@ static int start_rank(const struct endpoints_program *p, const struct image_file
 		rc = message_receive(socket, &reply, sizeof reply);
 	if (!rc && reply.kind == REPLY_STARTED) {
 		if (reply.reason[0])
-			base_log(BASE_LOG_INFO, "endpoints", "%s", reply.reason);
+			base_log(p->rank ? BASE_LOG_INFO : BASE_LOG_ERROR, "endpoints", "%s",
+				 reply.reason);
 		close_inherited(&socket, &signals);
 		be_shell(socket, signals, reply.value);
 	}

@@ -42,9 +42,14 @@ static bool is_tool(void)
  * before the kernel has read it and it names this process. */
 void endpoint_find(void)
 {
-	char *text = is_tool() ? NULL : base_job_extract(ENDPOINT_VARIABLE);
 	struct endpoint copy, *at;
+	char *text;
 
+	if (is_tool()) { /* a wrapper, or a program that loads its MPI library later: mpi4py */
+		endpoint_refusal = "the program links no MPI library";
+		return;
+	}
+	text = base_job_extract(ENDPOINT_VARIABLE);
 	if (!text)
 		return;
 	if (*text == ENDPOINT_REASON) {

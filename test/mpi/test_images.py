@@ -4,6 +4,7 @@
 Run alone: ./dev check mpi -k test_images. Any other test: pytest test/mpi/... --endpoints 2
 """
 import json
+import os
 import re
 import subprocess
 
@@ -14,13 +15,16 @@ from support.build import compile_once
 from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
 
 PROGRAM = 'endpoints.c'
+TURNS = 'turns.c'
 
 
 SWITCH = 'SLUICE_ENDPOINTS_SWITCH'
 # of the whole suite: ranks of one address space, the process IDs of ranks, and ranks that take turns
 DISAGREE = 'no_short_call_succeeds_after_one_that_ranks_disagree_about'
 EXIT = 'ranks_exit_with_status_5'
-SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE, EXIT]
+PASSED_ON = 'the_launcher_passes_a_signal_on'
+TOLD_TO_END = 'the_launcher_is_told_to_end'
+SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE, EXIT, PASSED_ON, TOLD_TO_END]
 
 
 def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
@@ -34,7 +38,7 @@ def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
 @pytest.mark.parametrize('switch', ['kernel', 'user'])
 @pytest.mark.parametrize('name, ranks, share', [
     ('mpich', 2, 2), ('mpich', 4, 2), ('openmpi', 2, 2), ('debian-mpich', 3, 3), ('debian-openmpi', 3, 2),
-    ('impi', 2, 2)])
+    ('impi', 2, 2), ('mpich', 16, 16), ('openmpi', 16, 16)])
 def test_messages_and_windows(name, ranks, share, switch, get_mpi, with_sluice):
     names = [behaviour for behaviour, _ in behaviours(PROGRAM) if behaviour not in SPECIAL]
     if name == 'debian-mpich': # MPICH 4.0.2 loses the put of 3 plain processes, too
@@ -59,6 +63,57 @@ def test_programs_that_end_without_finalize_keep_their_status(name, switch, get_
     done = mpi.launch(2, mpi.build(PROGRAM), EXIT, sluice=with_sluice,
                       env={'SLUICE_ENDPOINTS': '2', SWITCH: switch})
     assert done.status == 5 and not done.leftovers, done.explain()
+
+
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_signals_of_the_launcher(name, switch, get_mpi, with_sluice):
+    mpi = get_mpi(name)
+    for behaviour in PASSED_ON, TOLD_TO_END:
+        done = mpi.launch(2, mpi.build(PROGRAM), behaviour, sluice=with_sluice,
+                          outer=['sh', '-c', 'LAUNCHER=$$ exec "$@"', 'sh'],
+                          env={'SLUICE_ENDPOINTS': '2', SWITCH: switch})
+        is_right = f'ok {behaviour}\n' in done.out and done.status == 0
+        assert is_right == (behaviour == PASSED_ON) and bool(done.status) != is_right, done.explain()
+        assert done.seconds < 15 and not done.leftovers, done.explain()
+
+
+@pytest.mark.parametrize('ranks, on_one_cpu', [(2, True), (2, False), (4, False)])
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_ranks_that_keep_the_processor(name, switch, ranks, on_one_cpu, get_mpi, with_sluice):
+    """Others go on within 10 ms; on a machine with other work at the third try."""
+    outer = ['taskset', '-c', str(min(os.sched_getaffinity(0)))] if on_one_cpu else []
+    mpi = get_mpi(name)
+    for _ in range(3):
+        done = mpi.launch(ranks, mpi.build(TURNS), sluice=with_sluice, outer=outer,
+                          env={'SLUICE_ENDPOINTS': str(ranks), SWITCH: switch})
+        missing = [behaviour for behaviour, _ in behaviours(TURNS) if f'ok {behaviour}\n' not in done.out]
+        assert done.status == 0 and not missing and not done.leftovers, done.explain()
+        longest_us = int(re.search(r'note others_go_on\w+: rank 0: (\d+) us', done.out).group(1))
+        if longest_us <= 10000:
+            return
+    assert longest_us <= 10000
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_programs_that_can_share_beside_one_that_cannot(name, get_mpi, with_sluice, tmp_path):
+    """Rank 0's reason is told once in a job; that of others stands in their log."""
+    if not with_sluice:
+        pytest.skip('without Sluice each rank has its own address space')
+    mpi = get_mpi(name)
+    fixed = mpi.build(PROGRAM, ['-no-pie', '-fno-pie'], 'endpoints-fixed')
+    script = tmp_path / 'some'
+    script.write_text('#!/bin/sh\nsome=$1 fixed=$2 tool=$3 run=$4 program=$5; shift 5\n'
+                      'case " $some " in *" ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} "*) program=$fixed; esac\n'
+                      'exec "$tool" "$run" "$program" "$@"\n')
+    script.chmod(0o755)
+    for some, lines in ('1', 0), ('0 1 2', 1):
+        done = mpi.launch(3, mpi.build(PROGRAM), 'messages', 'own_globals', before=[script, some, fixed],
+                          env={'SLUICE_ENDPOINTS': '3', SWITCH: 'user'})
+        assert done.status == 0 and done.out.count('ok ') == 2, done.explain()
+        told = [line for line in done.err.splitlines() if 'rank 0 stays a process' in line]
+        assert len(told) == lines and all('not position-independent' in line for line in told), done.explain()
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])

@@ -4,6 +4,7 @@ is the launcher.
 
 Run alone: pytest test/tools/test_endpoints.py
 """
+import fcntl
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import termios
 import time
 
 import pytest
@@ -163,6 +165,19 @@ def test_descriptors_keep_their_numbers_and_pipes_end(programs):
         assert os.read(pipes[rank][0], 100) == f'{rank}: seven\n'.encode()
         assert os.read(pipes[rank][0], 100) == b'' # every copy of the other end is closed
         os.close(pipes[rank][0])
+
+
+def test_a_rank_reads_from_its_terminal(programs):
+    """The kernel stops whoever reads and is not in the terminal's foreground group."""
+    master, terminal = os.openpty()
+    own = {'stdin': terminal, 'start_new_session': True,
+           'preexec_fn': lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
+    child, = start([programs / 'ranks', 'copy'], 1, 1, rank_popen=[own])
+    os.write(master, b'a line\n\x04') # the end of the input
+    out, _ = child.communicate(timeout=60)
+    assert out == 'a line\n0: exit handler, global 7\n'
+    os.close(master)
+    os.close(terminal)
 
 
 def test_forks_see_their_own_children_only(programs):

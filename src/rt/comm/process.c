@@ -243,6 +243,18 @@ static void check_launcher(int world_size)
 	report_problems(line, -1);
 }
 
+/* Reports once in a job why its ranks stay processes. The log says it of each rank. */
+static void check_endpoints(int world_rank)
+{
+	char line[PATH_MAX + 256];
+
+	if (!base_opt.endpoints || !endpoint_refusal)
+		return;
+	snprintf(line, sizeof line, "sluice: SLUICE_ENDPOINTS: rank 0 stays a process: %s\n",
+		 endpoint_refusal);
+	report_problems(line, world_rank);
+}
+
 bool rt_start(int world_rank, int world_size)
 {
 	pthread_mutex_lock(&start_lock);
@@ -257,6 +269,7 @@ bool rt_start(int world_rank, int world_size)
 		if (base_opt.enabled)
 			check_launcher(world_size);
 		if (base_opt.enabled && base_opt.usable) {
+			check_endpoints(world_rank);
 			trace_start(world_rank);
 			pthread_atfork(NULL, NULL, after_fork_child);
 			switch_on();

@@ -4,8 +4,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LARGEST (1 << 20)
@@ -108,7 +110,6 @@ static void read_piecewise(reads *read_by, pid_t pid, const char *from, long byt
 	EXPECT(!wrong);
 }
 
-/* Needs ranks of one address space: the bytes are compared there. */
 /* All of them at about the same time, without MPI_Finalize. */
 BEHAVIOUR(ranks_exit_with_status_5, 2)
 {
@@ -116,6 +117,41 @@ BEHAVIOUR(ranks_exit_with_status_5, 2)
 	_exit(5);
 }
 
+static volatile sig_atomic_t signals;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals++;
+}
+
+/* Rank 0 sends the launcher a signal. Returns: whether this rank has got one. */
+static bool signal_launcher(int sig)
+{
+	time_t end = time(NULL) + 20;
+	int there;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (rank == 0)
+		kill((pid_t)check_env("LAUNCHER", 0), sig);
+	while (!signals && time(NULL) < end)
+		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+	return signals > 0;
+}
+
+BEHAVIOUR(the_launcher_passes_a_signal_on, 2)
+{
+	signal(SIGUSR1, on_signal);
+	EXPECT(signal_launcher(SIGUSR1));
+	MPI_Barrier(MPI_COMM_WORLD);
+	usleep(50000);
+	check_note("%d", (int)signals);
+	EXPECT(signals == 1);
+}
+
+BEHAVIOUR(the_launcher_is_told_to_end, 2) { signal_launcher(SIGTERM); }
+
+/* Needs ranks of one address space: the bytes are compared there. */
 BEHAVIOUR(reads_stop_where_nothing_is_mapped, 2)
 {
 	void *library = dlopen(getenv("HARNESS_READS"), RTLD_NOW);
