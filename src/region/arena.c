@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "os/endpoint.h"
 #include "region/private.h"
 
 #ifndef MFD_CLOEXEC
@@ -77,6 +78,18 @@ static uint32_t expected_arenas = 32;
 
 void region_expect_arenas(uint32_t count) { expected_arenas = count ? count : 1; }
 
+/* Ranks that share an address space all map the arenas of all ranks of the node there. On x86-64 it
+ * has 2^47 bytes, of which arenas get half. Returns: what is left for one. */
+static uint64_t share_of_address_space(void)
+{
+	uint64_t of_node = base_job_local_size() > 0 ? (uint64_t)base_job_local_size()
+						     : ENDPOINT_RANKS_MAX;
+	uint64_t sharing = base_opt.endpoints > 0 ? (uint64_t)base_opt.endpoints
+						  : ENDPOINT_RANKS_MAX;
+
+	return (1ull << 46) / of_node / base_min_u64(sharing, of_node);
+}
+
 /* The arena fits the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ, and
  * RLIMIT_AS counts the mappings of all peers' arenas too, which get half of it. */
 static uint64_t limit_bytes(void)
@@ -88,6 +101,8 @@ static uint64_t limit_bytes(void)
 		bytes = base_min_u64(bytes, r.rlim_cur);
 	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
 		bytes = base_min_u64(bytes, r.rlim_cur / 2 / expected_arenas);
+	if (base_opt.endpoints)
+		bytes = base_min_u64(bytes, share_of_address_space());
 	return base_round_down(bytes, REGION_UNIT);
 }
 

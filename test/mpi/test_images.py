@@ -12,6 +12,7 @@ import pytest
 
 from support.behaviours import behaviours
 from support.build import compile_once
+from support.mpi import EARLY
 from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
 
 PROGRAM = 'endpoints.c'
@@ -27,12 +28,43 @@ TOLD_TO_END = 'the_launcher_is_told_to_end'
 SPECIAL = ['processes', 'reads_stop_where_nothing_is_mapped', DISAGREE, EXIT, PASSED_ON, TOLD_TO_END]
 
 
-def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, **env):
-    done = mpi.launch(ranks, mpi.build(program), *names, sluice=with_sluice,
+def check(mpi, ranks, share, names, with_sluice, program=PROGRAM, timeout=60, outer=(), **env):
+    done = mpi.launch(ranks, mpi.build(program), *names, sluice=with_sluice, timeout=timeout, outer=outer,
                       env={'SLUICE_ENDPOINTS': str(share), **env})
     assert [name for name in names if f'ok {name}\n' not in done.out] == [], done.explain()
     assert not done.leftovers, done.leftovers
     return done
+
+
+# all collectives by Sluice, returning early where the scheduler permits it
+EARLY_AND_TAKEN = {'SLUICE_COLL_THRESHOLD': '1', 'coll:allreduce': 'on', 'SLUICE_REGION_ADOPT_AFTER': '1',
+                   'region_adopt_min': '4K', **EARLY}
+
+
+def check_random_program(mpi, ranks, share, switch, seed, steps, with_sluice, env):
+    """Output and status are those of processes without Sluice.
+
+    Open MPI may kill ranks, before they have printed, once one has ended with a status.
+    """
+    ends = []
+    for is_shared in False, with_sluice:
+        done = mpi.launch(ranks, mpi.build('turns_random.c'), str(seed), str(steps), sluice=is_shared,
+                          timeout=300, env={'SLUICE_ENDPOINTS': str(share), SWITCH: switch, **env}
+                          if is_shared else {})
+        assert not done.timed_out and not done.leftovers, done.explain()
+        ends.append((done.status, dict(re.findall(r'^rank (\d+): (.*)', done.out, re.M))))
+        assert len(ends[-1][1]) == ranks or done.status > 0, done.explain()
+    (plain, right), (status, lines) = ends
+    assert status == plain, done.explain()
+    assert all(right.get(rank, line) == line for rank, line in lines.items()), done.explain()
+
+
+@pytest.mark.parametrize('switch', ['kernel', 'user'])
+@pytest.mark.parametrize('name, ranks, share', [('mpich', 4, 4), ('openmpi', 3, 3), ('mpich', 4, 2)])
+def test_random_programs(name, ranks, share, switch, get_mpi, with_sluice):
+    """For an hour: ./dev check stress -k programs_for_an_hour"""
+    for seed, env in (0, {}), (1, EARLY_AND_TAKEN):
+        check_random_program(get_mpi(name), ranks, share, switch, seed, 200, with_sluice, env)
 
 
 @pytest.mark.parametrize('switch', ['kernel', 'user'])
@@ -236,6 +268,16 @@ def test_short_collectives_of_ranks_that_take_turns(name, ranks, share, is_serve
         counts = [json.loads((tmp_path / f'stats.{rank}.json').read_text()) for rank in range(ranks)]
         assert all((c.get('barrier_admitted', 0) > 300 and c.get('reduce_admitted', 0) > 50) == is_served
                    for c in counts), counts
+
+
+def test_48_ranks_map_each_others_arenas(get_mpi, with_sluice, tmp_path):
+    """Without a limit, 2304 mappings of 64 GiB would need more address space than there is."""
+    done = check(get_mpi('mpich'), 48, 48, ['many_barriers'], with_sluice, TURNS, CHECK_BARRIERS='400',
+                 SLUICE_STATS=str(tmp_path / 'stats'), **{SWITCH: 'user'})
+    assert done.status == 0, done.explain()
+    if with_sluice:
+        counters = json.loads((tmp_path / 'stats.47.json').read_text())
+        assert counters['barrier_admitted'] > 100, counters
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
