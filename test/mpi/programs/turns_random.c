@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * turns_random SEED STEPS: what ranks do between messages, in an order that the seed decides: they
- * turns_random SEED STEPS: what ranks do between messages, in an order of the seed: they
- * which is the same for the same seed and number of ranks, and ends with a status of the seed.
+ * turns_random SEED STEPS: what ranks do between messages, in an order that the seed decides:
+ * they compute, sleep, write files, fork, read pipes, catch signals, wait and poll. Prints a line a
+ * rank, which is the same for the same seed and ranks, and ends with a status of the seed.
  */
 #include <mpi.h>
 #include <signal.h>
