@@ -414,3 +414,20 @@ def test_shapes_of_the_paper(version, client, ranks):
     assert plain['copies'] == 0
     assert fast['descriptors'] * 4096 >= fast['dma_bytes'] > 0
     assert slow['cancelled'] > 0
+
+
+def test_ranks_do_not_switch_where_programs_cannot_set_fs(version, client):
+    """Not the module's: the guest is the only kernel without FSGSBASE here. The ranks still share an address
+    space, and the job says in one line that the kernel schedules them."""
+    need_host_files(version)
+    mpi = need('mpich')
+    console = guest.run(version, script(
+        mpi_step(mpi, f'{mpi.build("endpoints.c")} messages own_globals processes', 'ranks', 2,
+                 SLUICE_ENGINE='auto', SLUICE_ENDPOINTS='2', SLUICE_ENDPOINTS_SWITCH='user'),
+        f'step info {SLUICE} info'), [client], append='nofsgsbase')
+    out = {name: out for name, out, rc in steps(console) if rc == 0}
+    assert all(f'ok {name}\n' in out['ranks'] for name in ('messages', 'own_globals', 'processes')), console
+    parents = re.findall(r'parent (\d+)', out['ranks'])
+    assert len(parents) == 2 and len(set(parents)) == 1, console
+    reason = 'this kernel does not let programs set FS'
+    assert out['ranks'].count(f'ranks do not switch: {reason}') == 1 and reason in out['info'], console
