@@ -18,7 +18,7 @@ enum { KERNEL_YIELD_EVERY = 16, CROWDED_YIELD_EVERY = 1024 };
 /* A poll takes 2 to 4 us: a yield to the kernel and some pauses. */
 enum { POLL_PAUSES = 64, POLLS_STUCK = 4, POLLS_MAX = 2000 };
 
-extern const char switch_copy_faults[], switch_copy_ends[];
+extern const char switch_copy_blocks[], switch_copy_bytes[], switch_copy_ends[];
 
 /* ---- the queue ----------------------------------------------------------------------------- */
 
@@ -339,8 +339,9 @@ NOT_WATCHED void switch_on_trap(int sig, siginfo_t *si, void *context)
 	greg_t *ip = &uc->uc_mcontext.gregs[REG_RIP];
 
 	(void)si;
-	if (*ip == (greg_t)switch_copy_faults) {
-		*ip = (greg_t)switch_copy_ends;
+	if (*ip >= (greg_t)switch_copy_blocks && *ip <= (greg_t)switch_copy_bytes) {
+		*ip = (greg_t)(*ip == (greg_t)switch_copy_bytes ? switch_copy_ends
+								: switch_copy_bytes);
 		return;
 	}
 	if (!r)
