@@ -7,7 +7,7 @@
  */
 #include "kernel.h"
 
-unsigned fail_at;
+unsigned fail_at, spinning;
 struct work_struct *queued_work;
 struct file group_file;
 
@@ -140,16 +140,7 @@ static int run_block(u32 rank, unsigned slot, u64 id, size_t bytes, unsigned off
 	return rc;
 }
 
-static void work(void)
-{
-	struct work_struct *w = queued_work;
-
-	queued_work = NULL;
-	if (!w)
-		return;
-	w->is_queued = false;
-	w->run(w);
-}
+static void work(void) { run_work(); }
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
