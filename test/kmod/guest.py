@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A guest under QEMU in software emulation: a stock Debian kernel, this machine's files read-only, a /tmp
-of its own; or, for a kernel of arm64, a Raspberry Pi 3B with nothing but busybox and the tests.
+of its own; or, for a kernel of arm64, a Raspberry Pi 3B or a ZCU102 with nothing but busybox and the tests.
 
 Nothing of the kernel has to be installed here: KMOD_KERNELS names folders (a:b) into which Debian's packages
 linux-image-*, linux-headers-*, linux-kbuild-* and busybox-static were unpacked (dpkg -x). A folder holds
@@ -12,13 +12,15 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tarfile
 import typing
 
 from support.paths import BUILD, ROOT
 
 
 class Machine(typing.NamedTuple):
-    kernels: str # that end so, and no other machine's
+    prefix: str # of its name for a kernel, which is that of the kernel otherwise
+    kernels: str # that end so
     qemu: str
     package: str # of `qemu`
     elf: int # e_machine
@@ -26,11 +28,14 @@ class Machine(typing.NamedTuple):
     modules: tuple # of the kernel, loaded first
 
 
-PC = Machine('-amd64', 'qemu-system-x86_64', 'qemu-system-x86', 62, (),
+PC = Machine('', '-amd64', 'qemu-system-x86_64', 'qemu-system-x86', 62, (),
              ('virtio_pci', '9pnet_virtio', '9p'))
 # its watchdog switches it off
-RASPI = Machine('-arm64', 'qemu-system-aarch64', 'qemu-system-arm', 183,
+RASPI = Machine('', '-arm64', 'qemu-system-aarch64', 'qemu-system-arm', 183,
                 ('ARCH=arm64', 'CROSS_COMPILE=aarch64-linux-gnu-'), ('bcm2835_wdt',))
+# Debian has the driver of its DMA engine as a source only
+ZCU102 = RASPI._replace(prefix='zcu102-', modules=())
+ZCU102_DRIVER = 'drivers/dma/xilinx/zynqmp_dma.c'
 CROSS_CC = 'aarch64-linux-gnu-gcc'
 DTB = 'usr/lib/linux-image-{}/broadcom/bcm2837-rpi-3-b.dtb'
 INIT = """#!/bin/busybox sh
@@ -76,7 +81,14 @@ def roots():
 
 
 def machine_of(version):
-    return RASPI if version.endswith(RASPI.kernels) else PC
+    if not version.endswith(RASPI.kernels):
+        return PC
+    return ZCU102 if version.startswith(ZCU102.prefix) else RASPI
+
+
+def release_of(version):
+    """As in the names of the kernel's files."""
+    return version.removeprefix(machine_of(version).prefix)
 
 
 def is_static(program, machine):
@@ -89,7 +101,7 @@ def busybox(machine=PC):
     for path in [r / 'bin/busybox' for r in roots()]:
         if path.exists() and is_static(path, machine):
             return path
-    raise Missing('busybox-static' + (':arm64' if machine == RASPI else ''))
+    raise Missing('busybox-static' + ('' if machine == PC else ':arm64'))
 
 
 def kernels(machine=PC):
@@ -104,30 +116,38 @@ def kernels(machine=PC):
                                    pathlib.Path(f'/lib/modules/{version}/build'),
                                    root / f'lib/modules/{version}/build',
                                    root / f'usr/src/linux-headers-{version}') if h.exists()]
-            if machine_of(version) == machine and headers and (
+            if version.endswith(machine.kernels) and headers and (
                     root / f'lib/modules/{version}/kernel').exists():
-                found.setdefault(version, (root, headers[0]))
+                found.setdefault(machine.prefix + version, (root, headers[0]))
     if not found:
         name = machine.kernels[1:]
         raise Missing(f'linux-image-{name} with linux-headers-{name}')
     return found
 
 
-def raspi_kernels():
+def board_kernels(machine):
     """Returns the versions, after a look for all that they need."""
-    found = kernels(RASPI)
+    found = kernels(machine)
     if not shutil.which(CROSS_CC):
         raise Missing('gcc-aarch64-linux-gnu')
     if not pathlib.Path('/usr/aarch64-linux-gnu/lib/libc.a').exists():
         raise Missing('libc6-dev-arm64-cross')
-    busybox(RASPI)
-    for _, headers in found.values():
+    busybox(machine)
+    for version, (root, headers) in found.items():
         common = pathlib.Path((headers / 'Makefile').read_text().removeprefix('include ').strip())
-        if not common.exists():
+        if not common.exists() and len(kbuild(headers)) == 1:
             raise Missing(common.parent.name)
         if not (headers / 'scripts').exists():
             raise Missing(os.path.basename(os.path.dirname(os.readlink(headers / 'scripts'))))
+        if machine == ZCU102 and not source_of(root, version).exists():
+            raise Missing(source_of(root, version).name.removesuffix('.tar.xz'))
+        if machine == ZCU102 and not shutil.which('dtc'):
+            raise Missing('device-tree-compiler')
     return sorted(found)
+
+
+def source_of(root, version):
+    return root / f'usr/src/linux-source-{re.match(r"[0-9]+[.][0-9]+", release_of(version)).group()}.tar.xz'
 
 
 def kbuild(headers):
@@ -167,6 +187,24 @@ def build_modules(version, headers, options=()):
     # pahole describes types for debuggers
     assert 'warning' not in done.stderr.replace('warning: pahole version', ''), done.stderr
     return folder
+
+
+def build_driver(version, root, headers):
+    """Compiles the kernel's own driver of the board's DMA engine. Returns the module."""
+    folder = BUILD / 'kmod' / version / 'driver'
+    source = folder / ZCU102_DRIVER
+    if not source.exists():
+        with tarfile.open(source_of(root, version)) as tar:
+            for member in tar:
+                name = member.name.split('/', 1)[-1]
+                if name in (ZCU102_DRIVER, 'drivers/dma/dmaengine.h'):
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_bytes(tar.extractfile(member).read())
+    (source.parent / 'Kbuild').write_text(f'obj-m := {source.stem}.o\n', encoding='utf-8')
+    options = dict(o.split('=', 1) for o in kbuild(headers))
+    subprocess.run(['make', '-s', '-C', options.pop('KDIR'), *[f'{k}={v}' for k, v in options.items()],
+                    f'M={source.parent}', *machine_of(version).make, 'modules'], check=True)
+    return source.with_suffix('.ko')
 
 
 OLDER_CC = """#!/bin/sh
@@ -239,7 +277,11 @@ def write_initramfs(version, script, programs):
     root, headers = kernels(machine_of(version))[version]
     shell = busybox(machine_of(version))
     built = build_modules(version, headers)
-    modules = with_dependencies(root / f'lib/modules/{version}/kernel', machine_of(version).modules)
+    modules = with_dependencies(root / f'lib/modules/{release_of(version)}/kernel',
+                                machine_of(version).modules)
+    if machine_of(version) == ZCU102:
+        driver = build_driver(version, root, headers)
+        modules.append((driver.stem, driver.read_bytes()))
     files = {name: (0o40755, b'') for name in ('bin', 'modules', 'tests', 'dev')}
     files['bin/busybox'] = (0o100755, shell.read_bytes())
     files['init'] = (0o100755, (INIT if has_host_files(version) else SMALL_INIT).encode())
@@ -263,6 +305,11 @@ def hardware(version, nodes):
         return (['-M', 'raspi3b', '-dtb', str(root / DTB.format(version)), '-monitor', 'none',
                  '-serial', 'null', '-serial', 'stdio', '-display', 'none'],
                 'console=ttyS1,115200 maxcpus=2')
+    if machine_of(version) == ZCU102:
+        tree = BUILD / 'kmod' / version / 'zcu102.dtb'
+        subprocess.run(['dtc', '-q', '-o', tree, ROOT / 'test/kmod/zcu102.dts'], check=True)
+        return (['-M', 'xlnx-zcu102', '-smp', '2', '-m', '1024', '-dtb', str(tree), '-monitor', 'none',
+                 '-serial', 'stdio', '-display', 'none'], 'console=ttyPS0,115200')
     options = ['-accel', 'tcg', '-cpu', 'max', '-smp', f'2,sockets={nodes}', '-m', '2048', '-nographic',
                '-net', 'none']
     for i in range(nodes if nodes > 1 else 0):
@@ -280,7 +327,7 @@ def run(version, script, programs=(), seconds=600, append='', nodes=1):
     /tmp/modules has sluice.ko and softdma.ko. nodes: 1, or 2 NUMA nodes of a CPU each."""
     machine, built = machine_of(version), write_initramfs(version, script, programs)
     options, kernel = hardware(version, nodes)
-    image = kernels(machine)[version][0] / f'boot/vmlinuz-{version}'
+    image = kernels(machine)[version][0] / f'boot/vmlinuz-{release_of(version)}'
     command = [machine.qemu, *options, '-no-reboot', '-kernel', str(image),
                '-initrd', str(built / 'initramfs'), '-append', f'{kernel} loglevel=4 panic=-1 {append}']
     late = ''

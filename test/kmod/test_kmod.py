@@ -37,10 +37,15 @@ try:
 except guest.Missing as missing:
     VERSIONS, ABSENT = ['none'], f'{missing} is not installed'
 
-try:
-    RASPI_VERSIONS, RASPI_ABSENT = guest.raspi_kernels(), None
-except guest.Missing as missing:
-    RASPI_VERSIONS, RASPI_ABSENT = ['none'], f'{missing} is not installed'
+
+
+def board_versions(machine):
+    """Parameters of a test: each kernel with the reason why it cannot be tried."""
+    try:
+        return [(version, None) for version in guest.board_kernels(machine)]
+    except guest.Missing as missing:
+        return [('none', f'{missing} is not installed')]
+
 
 PRELUDE = """
 cd /tmp
@@ -64,6 +69,7 @@ scan() {
 dirt() { echo BEGIN dmesg; dmesg | grep -E "$bad"; [ ! -e $leaks ] || cat /tmp/leaked; }
 faults='WARN|BUG|Oops|stack-protector|blocked for more|refcount|Bad page|general protection|INFO: trying'
 faults="$faults|Unable to handle|bcm2835-dma" # its driver writes nothing but complaints
+faults="$faults|Channel .* has errors" # zynqmp_dma's
 bad="$faults|Call [Tt]race"
 # debug_kernel.sh: every call with each of its allocations and copies refused in turn
 fail() {
@@ -258,18 +264,15 @@ def test_random_kills_leave_no_page_pinned(version, client):
     assert counts[0]['pins'] > 0 and counts[0]['stale'] > 0
 
 
-@pytest.mark.parametrize('version', RASPI_VERSIONS)
-def test_driver_of_a_raspberry_pi(version):
-    """Another processor, and a device with the kernel's own driver, bcm2835-dma."""
-    if RASPI_ABSENT:
-        pytest.skip(RASPI_ABSENT)
-    client = compile_once(PROGRAMS / 'kmod/raspi/client', guest.CROSS_CC,
+def check_board(version, driver, between=':'):
+    """Another processor, and a device with a driver that nobody here wrote. between: a command."""
+    client = compile_once(PROGRAMS / 'kmod/arm64/client', guest.CROSS_CC,
                           ['-static', '-O1', '-g', '-Wall', '-Wextra'], CLIENT, headers=HEADERS)
     console = guest.run(version, script(
         'alone', 'echo BEGIN busy; busy; echo RC $?', 'step rules /tmp/tests/client rules', 'stat',
         'step cancel /tmp/tests/client cancel', 'stat',
         f'step random /tmp/tests/client random {KILLS // 8}', 'stat',
-        'sluice="pages_per_item=1 driver=bcm2835-dma"; unload_alone; alone',
+        f'sluice="pages_per_item=1 driver={driver}"; unload_alone; {between}; alone',
         'step rules /tmp/tests/client rules', 'stat', 'unload_alone',
         'sluice=driver=softdma; alone', 'step none /tmp/tests/client none', 'unload_alone',
         busybox='/bin/busybox'), [client])
@@ -278,6 +281,23 @@ def test_driver_of_a_raspberry_pi(version):
     assert counts[0]['dma_bytes'] > counts[0]['cpu_bytes'] > 0
     assert counts[1]['cancelled'] > 0 and counts[2]['stale'] > counts[1]['stale']
     assert console.count('UNLOADED \n') == 3, console[-3000:]
+
+
+@pytest.mark.parametrize('version, absent', board_versions(guest.RASPI))
+def test_driver_of_a_raspberry_pi(version, absent):
+    if absent:
+        pytest.skip(absent)
+    check_board(version, 'bcm2835-dma')
+
+
+@pytest.mark.parametrize('version, absent', board_versions(guest.ZCU102))
+def test_driver_of_a_zcu102(version, absent):
+    """A device that is not coherent with the caches, then one that is; each starts up to 32 descriptors
+    together."""
+    if absent:
+        pytest.skip(absent)
+    driver = 'xilinx-zynqmp-dma'
+    check_board(version, driver, f'echo fd500000.dma > /sys/bus/platform/drivers/{driver}/unbind')
 
 
 def need_host_files(version):
