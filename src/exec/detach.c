@@ -146,10 +146,15 @@ bool exec_is_in_channel(const struct exec_run *r)
 				    memory_order_acquire); /* partner: channel_idle */
 }
 
-void exec_rescue(struct exec_run *r)
+uint64_t exec_rescue(struct exec_run *r)
 {
-	if (exec_is_in_channel(r))
-		xfer_queue_rescue(&r->queue, os_now_ns());
+	uint64_t now = os_now_ns(), due;
+
+	if (!exec_is_in_channel(r))
+		return OS_FOR_EVER;
+	xfer_queue_rescue(&r->queue, now);
+	due = xfer_queue_due_ns(&r->queue);
+	return due > now ? due - now : NODE_STUCK_NS;
 }
 
 /* ---- per kind of run -------------------------------------------------------------------- */

@@ -260,8 +260,9 @@ int exec_fetch(struct exec_run *r, uintptr_t start, uintptr_t end, bool *out_is_
 void exec_stop_channel(struct exec_run *r);
 /* The program's wait has ended, the operation has not: the channel claims again. */
 void exec_restart_channel(struct exec_run *r);
-/* Take the fragments of a channel that is silent for too long, or retired, back to the CPU. */
-void exec_rescue(struct exec_run *r);
+/* Take the fragments of a channel that is silent for too long, or retired, back to the CPU.
+ * Returns: ns until this is to be done again if nobody calls; OS_FOR_EVER: the channel has none. */
+uint64_t exec_rescue(struct exec_run *r);
 /*
  * Facts about a run. A range of the program's addresses is complete when its data is in place (the
  * run writes it), or every reader has copied it (the run reads it).

@@ -191,11 +191,11 @@ bool node_wait_is_stuck(struct node_wait *w);
 /*
  * Wakes the thread of a rank's process that sleeps in node_wait_process_wake(), for work that only
  * that process can do while its rank computes. Context: async-signal-safe. node_wait_process_wake()
- * takes *known == 0 first. Returns: 0, or -ENOENT when this process has no wake word (no group yet,
- * or no memory for it).
+ * takes *known == 0 first. Returns: 0, also when nobody has called for timeout_ns; or -ENOENT when
+ * this process has no wake word (no group yet, or no memory for it).
  */
 void node_wake_process(struct node_group *g, int rank);
-int node_wait_process_wake(uint32_t *known);
+int node_wait_process_wake(uint32_t *known, uint64_t timeout_ns);
 
 /* Returns: true when the peer has exited or been killed (a zombie counts). A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);

@@ -47,7 +47,7 @@ void node_wake_process(struct node_group *g, int rank)
 	os_futex_wake(theirs, 1);
 }
 
-int node_wait_process_wake(uint32_t *known)
+int node_wait_process_wake(uint32_t *known, uint64_t timeout_ns)
 {
 	_Atomic uint32_t *mine =
 		atomic_load_explicit(&word, memory_order_acquire); /* partner: process_word */
@@ -57,7 +57,8 @@ int node_wait_process_wake(uint32_t *known)
 		return -ENOENT;
 	while ((now = atomic_load_explicit(mine, memory_order_acquire)) ==
 	       *known) /* partner: node_wake_process */
-		os_futex_wait(mine, now, OS_FOR_EVER);
+		if (os_futex_wait(mine, now, timeout_ns) == -ETIMEDOUT)
+			break;
 	*known = now;
 	return 0;
 }

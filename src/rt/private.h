@@ -215,8 +215,8 @@ bool pending_retire_run(struct exec_run *r);
 /* Returns: the operation of the run, if it is not complete, with a reference; or NULL. */
 struct pending *pending_ref_run(struct exec_run *r);
 /* Progresses the work of this process's channels, and reclaims the work of hung channels.
- * Context: the progress thread. */
-void pending_rescue_all(void);
+ * Returns: as exec_rescue(). Context: the progress thread. */
+uint64_t pending_rescue_all(void);
 /* Callback of exec_detach(): the channel can do no more for the operation. */
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */

@@ -344,15 +344,19 @@ bool xfer_queue_is_idle(const struct xfer_queue *q)
 	return !atomic_load_explicit(&q->users, memory_order_acquire); /* partner: put_user */
 }
 
+uint64_t xfer_queue_due_ns(const struct xfer_queue *q)
+{
+	return atomic_load_explicit(&q->moved_ns, memory_order_relaxed) +
+	       (uint64_t)base_opt.engine_timeout_ms * 1000000u;
+}
+
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns)
 {
-	uint64_t timeout_ns = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
-
 	if (xfer_queue_is_idle(q))
 		return false;
 	if (engine_poll(q->chan) > 0)
 		return true;
-	if (now_ns < atomic_load_explicit(&q->moved_ns, memory_order_relaxed) + timeout_ns)
+	if (now_ns < xfer_queue_due_ns(q))
 		return false;
 	if (!atomic_exchange_explicit(&q->is_retired, true, memory_order_relaxed))
 		base_count(BASE_CTR_ENGINE_RETIRED, 1);

@@ -351,6 +351,8 @@ bool xfer_queue_is_idle(const struct xfer_queue *q);
  * Context: may sleep; a fault handler may call it.
  */
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns);
+/* When xfer_queue_rescue() retires the channel unless something moves. */
+uint64_t xfer_queue_due_ns(const struct xfer_queue *q);
 
 /* ---- staging ----------------------------------------------------------------------------- */
 

@@ -300,6 +300,18 @@ def test_a_touch_waits_for_the_time_out_of_a_queue_that_hangs(guard, get_mpi, wi
     pytest.fail(f'touches waited for {waits} us')
 
 
+@needs_early_returns
+@pytest.mark.alone
+def test_a_root_that_was_called_looks_again_after_the_time_out(get_mpi, with_sluice, tmp_path):
+    """Its partner, which calls it each millisecond, is stopped meanwhile."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    notes, _ = check_one(get_mpi('mpich'), 'early_long.c', 2, 'root_that_was_called_looks_again', with_sluice,
+                         {**LONG, **engine_env('dsa_hang'), 'SLUICE_GUARD_KIND': 'mremap'},
+                         tmp_path / 'stats')
+    assert re.search(r'\b[1-9] queues closed', notes[0]), notes
+
+
 # at its first copy, so that it is the one that is looked at
 ROOT_HANGS = {'hang': {'engine_fault': 'hang=1'}}
 

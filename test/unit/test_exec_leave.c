@@ -257,7 +257,8 @@ static void root_leaves_all_to_a_channel(struct ranks *r, struct exec_run *run)
 	for (int i = 0; i < r->size; i++)
 		CHECK_EQ(bench.user[1][(uint64_t)(i + 1) * BYTES - 1], i + 1);
 	while (exec_is_in_channel(run))
-		exec_rescue(run);
+		CHECK(exec_rescue(run));
+	CHECK_EQ(exec_rescue(run), OS_FOR_EVER);
 	CHECK_EQ(drained, 1);
 	CHECK(exec_is_complete(run));
 	exec_end(run);

@@ -247,10 +247,14 @@ static void call_and_answer(struct ranks *r)
 
 	for (uint32_t i = 1; r->rank == 1 && i <= CALLS; i++) {
 		last = seen;
-		CHECK_EQ(node_wait_process_wake(&seen), 0);
+		CHECK_EQ(node_wait_process_wake(&seen, OS_FOR_EVER), 0);
 		CHECK(seen != last);
 		atomic_store(woken, i);
 	}
+	last = seen;
+	if (r->rank == 1) /* nobody calls */
+		CHECK_EQ(node_wait_process_wake(&seen, 1000000), 0);
+	CHECK_EQ(seen, last);
 	for (uint32_t i = 1; r->rank == 0 && i <= CALLS; i++) {
 		uint64_t give_up = os_now_ns() + 10000000000u;
 
@@ -275,7 +279,7 @@ static void call_nobody(struct ranks *r)
 	uint32_t seen = 0;
 
 	(void)r;
-	CHECK_EQ(node_wait_process_wake(&seen), -ENOENT);
+	CHECK_EQ(node_wait_process_wake(&seen, OS_FOR_EVER), -ENOENT);
 }
 
 UNIT_TEST(process_that_computes_can_be_called)

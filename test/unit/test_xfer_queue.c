@@ -216,7 +216,7 @@ static void hang(bool stopped)
 		xfer_queue_stop(&q);
 	CHECK(!xfer_queue_rescue(&q, os_now_ns() + TIMEOUT_NS / 2));
 	CHECK_EQ(ch.count, 3);
-	CHECK(xfer_queue_rescue(&q, os_now_ns() + TIMEOUT_NS));
+	CHECK(xfer_queue_rescue(&q, xfer_queue_due_ns(&q)));
 	CHECK_EQ(ch.count, 0);
 	CHECK_EQ(t.drained, 1);
 	CHECK_EQ(counter(BASE_CTR_ENGINE_RETIRED) - retired, 1);

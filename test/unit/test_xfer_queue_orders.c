@@ -137,6 +137,7 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 #define xfer_queue_is_stopped model_is_stopped
 #define xfer_queue_is_idle    model_is_idle
 #define xfer_queue_rescue     model_rescue
+#define xfer_queue_due_ns     model_due_ns
 #define os_now_ns()           ((uint64_t)1)
 #undef atomic_load_explicit
 #undef atomic_store_explicit

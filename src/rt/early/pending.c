@@ -398,9 +398,10 @@ static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all
 /* ---- calls that need an operation complete ----------------------------------------------- */
 
 /* Works without the lock, as a rescue copies and sleeps. */
-void pending_rescue_all(void)
+uint64_t pending_rescue_all(void)
 {
 	struct pending *held[PENDING_MAX];
+	uint64_t again_ns = OS_FOR_EVER;
 	uint32_t count = 0;
 
 	pending_lock();
@@ -412,9 +413,10 @@ void pending_rescue_all(void)
 	}
 	pending_unlock();
 	while (count--) {
-		exec_rescue(held[count]->run);
+		again_ns = base_min_u64(again_ns, exec_rescue(held[count]->run));
 		pending_unref(held[count]);
 	}
+	return again_ns;
 }
 
 /* Retires at most `at_most` matching operations, except those that other threads use. Returns: true

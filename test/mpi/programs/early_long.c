@@ -266,6 +266,54 @@ BEHAVIOUR(touches_of_what_hangs, 2)
 		check_note("%lu us", (unsigned long)longest);
 }
 
+static int open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* The channel of the root hangs, and the rank that waits for it calls the root for 10 ms only: the
+ * root takes its copies back, and closes the queue, when the time-out is over. */
+BEHAVIOUR(root_that_was_called_looks_again, 2)
+{
+	size_t bytes = 4 << 20;
+	char *buf = check_alloc(bytes);
+	pid_t other = getpid();
+	int closed = 0;
+
+	MPI_Bcast(&other, sizeof(other), MPI_BYTE, 1, MPI_COMM_WORLD);
+	for (int round = 0; round < 3; round++) {
+		int before, after;
+
+		check_fill(buf, bytes, rank ? 0 : round);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (!rank)
+			early_sleep_us(30000);
+		MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+		if (rank) {
+			check_same(buf, bytes, round, "broadcast");
+			continue;
+		}
+		early_sleep_us(10000);
+		before = open_files();
+		kill(other, SIGSTOP);
+		early_sleep_us(150000);
+		after = open_files();
+		kill(other, SIGCONT);
+		closed += after < before;
+	}
+	if (!rank)
+		check_note("%d queues closed", closed);
+	MPI_Barrier(MPI_COMM_WORLD);
+	free(buf);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
