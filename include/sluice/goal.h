@@ -194,13 +194,21 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        free is found within milliseconds, within 0.1 s where the group may not
  *                        use all CPUs of the machine
  *
+ *   MPI calls that wait  drive all ranks as sluice_goal_wait does, from 2 us after they began to
+ *                        wait, in groups from MPI communicators, if the MPI is Open MPI, or MPICH
+ *                        from 4.3 and the program includes sluice/goal_mpi.h; and all that call
+ *                        sluice_goal_progress(). In other MPIs a wait drives nothing, but leaves
+ *                        its CPU to the progress thread where it yields or sleeps. Once such a wait
+ *                        has ended, what others have left to it in its last 20 us waits for a call
+ *                        of that rank, or for its progress thread: 0.4 ms at most
+ *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the
  * schedules of all, inside its sluice_goal_start, and the thread executes the rest: the kernel
  * gives it a CPU for as long as it has work. A process creates its thread when there is work for
  * it the first time; it blocks all signals but those of faults, calls no function of the program,
- * and ends with the group or the process. With SLUICE_GOAL_THREAD=off there is none, and what takes
- * longer than 100 us goes on with the next call of any rank.
+ * and ends with the group or the process. With SLUICE_GOAL_THREAD=off there is none, waits in MPI
+ * drive nothing, and what takes longer than 100 us goes on with the next call of any rank.
  *
  * Of a schedule whose operations are sends and receives of at most 1 KB that require nothing,
  * sluice_goal_start sends, and a call of its rank, or a rank that waits, receives: nothing waits
@@ -298,6 +306,16 @@ int sluice_goal_test(struct sluice_goal_instance *i);
 int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms);
 /* sluice_goal_start() and sluice_goal_wait(): the fastest way to run a schedule and wait for it. */
 int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_ms);
+/* For the wait loop of another library: called again and again with gaps of less than 10 us, for 2
+ * us and more, it drives all ranks of this process's groups as a waiting rank does, for about 5 us
+ * and a copy in each call. It waits for nothing, and calls no function of the program or of MPI.
+ * Returns: 1: something was done; 0; -1: nothing has been pending for 20 ms (nor been done for 10
+ * s): the other library may stop calling, see sluice_goal_ask(). */
+int sluice_goal_progress(void);
+/* ask() asks the other library to call sluice_goal_progress() from now on, and returns 0 when it
+ * will. It is called now, and by sluice_goal_start() after a -1. sluice_goal_group_mpi() does this
+ * for MPICH; the library itself for Open MPI. */
+void sluice_goal_ask(int (*ask)(void));
 /* Ends a run with an error, here and on every rank that depends on it. Returns: 0; -EALREADY: it
  * has ended. */
 int sluice_goal_cancel(struct sluice_goal_instance *i);

@@ -8,7 +8,7 @@ from support.paths import LIBRARY, PREFIX
 EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice-goal',
          f'-Wl,-rpath,{LIBRARY.parent}']
 NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi', 'goal_after_mpi',
-         'goal_in_threads_beside_mpi']
+         'goal_in_threads_beside_mpi', 'goal_while_ranks_wait_in_mpi']
 # Every collective runs over adopted memory and returns early.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_EARLY': 'on',
          'SLUICE_EARLY_MIN': '1'}

@@ -36,6 +36,9 @@ static int model_read(char *text, size_t bytes)
 	return running < 0 ? -ENOENT
 			   : snprintf(text, bytes, "0.10 0.20 0.30 %d/200 4711\n", running);
 }
+static _Atomic uint32_t *hook_word; /* of the world: the hook of this process watches */
+#define state_watches(g, who)                                                                      \
+	((void)(g), (void)(who), atomic_load_explicit(hook_word, memory_order_relaxed))
 #define os_procfile_read(path, text, bytes) model_read(text, bytes)
 #define os_now_ns              model_now
 #define sched_yield            model_yield
@@ -43,8 +46,10 @@ static int model_read(char *text, size_t bytes)
 #define thread_wake            model_thread_wake
 #define thread_stop            model_thread_stop
 #define thread_count           model_thread_count
+#define thread_guard           model_thread_guard
 void model_thread_wake(struct sched_group *g), model_thread_stop(struct sched_group *g);
 void model_thread_count(struct sched_group *g, uint32_t rounds);
+bool model_thread_guard(struct sched_group *g);
 #include "goal/sched/thread.c"
 
 enum { WAKERS = 2, ITEMS = 2 };
@@ -126,6 +131,86 @@ UNIT_TEST(looking_before_wake_ups_are_counted_loses_some)
 	looks_first = true;
 	CHECK_STR(explore(0), "deadlock");
 	looks_first = false;
+}
+
+/* ---- the thread looks after a hook -------------------------------------------------------- */
+
+static bool guards_first;
+
+struct guard_world {
+	struct sched_group group;
+	_Atomic uint32_t hook;
+};
+_Static_assert(sizeof(struct guard_world) <= IL_SHARED_BYTES, "");
+
+/* Thread 0 is the progress thread, and ends once it has seen that the hook watches. Thread 1 polls,
+ * becomes the watcher, and stops without a word; it has done so before, so the thread may be about
+ * to look after it no more. */
+static bool guard_round(int t, void *shared, void *local)
+{
+	struct guard_world *w = shared;
+	struct sched_thread *thread = &w->group.thread;
+	uint32_t known;
+
+	(void)local;
+	hook_word = &w->hook;
+	if (t) {
+		if (guards_first)
+			thread_guard(&w->group);
+		atomic_store_explicit(&w->hook, 1, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst); /* as a compare-and-swap */
+		if (!guards_first)
+			thread_guard(&w->group);
+		return false;
+	}
+	known = atomic_load_explicit(&thread->wakes, memory_order_acquire);
+	if (guard_ns(&w->group) != OS_FOR_EVER)
+		return !atomic_load_explicit(&w->hook, memory_order_relaxed);
+	sleep_until(thread, known, OS_FOR_EVER);
+	return true;
+}
+
+static uint32_t guards_before;
+
+static void guard_init(void *shared)
+{
+	struct guard_world *w = shared;
+
+	memset(w, 0, sizeof *w);
+	w->group.thread.exists = 1;
+	w->group.thread.guards = guards_before;
+}
+
+static const char *explore_guard(unsigned mutation)
+{
+	const struct il_model m = {
+		.threads = 2,
+		.shared_bytes = sizeof(struct guard_world),
+		.mutation = mutation,
+		.init = guard_init,
+		.round = guard_round,
+	};
+
+	return il_violation(&m) ?: "";
+}
+
+UNIT_TEST(the_thread_looks_after_every_hook_that_watches)
+{
+	for (guards_before = 0; guards_before < 2; guards_before++)
+		CHECK_STR(explore_guard(0), "");
+}
+
+UNIT_TEST(a_hook_that_watches_after_it_has_told_the_thread_is_forgotten)
+{
+	guards_before = guards_first = true;
+	CHECK_STR(explore_guard(0), "deadlock");
+	guards_first = false;
+}
+
+UNIT_TEST(without_fences_a_hook_is_forgotten)
+{
+	guards_before = true;
+	CHECK_STR(explore_guard(IL_NO_FENCE), "deadlock");
 }
 
 /* ---- offers of the CPU ------------------------------------------------------------------- */

@@ -149,6 +149,7 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out)
 	err = group_connect(g);
 	ret = oob->allreduce_min(oob->ctx, err, &all_ok);
 	if (!ret && !all_ok) {
+		hook_add(g);
 		*out = g;
 		return 0;
 	}
@@ -186,6 +187,7 @@ void sched_group_destroy(struct sched_group *g)
 {
 	struct sched_inst *s;
 
+	hook_remove(g);
 	thread_stop(g);
 	while ((s = g->instances) != NULL) {
 		if (sched_close(s) == -EBUSY) {

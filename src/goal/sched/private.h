@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "goal/sched/sched.h"
+#include "goal/sched/thread.h"
 #include "xfer/xfer.h"
 
 #define SCHED_RING         64u /* slots of the ring from one rank to another */
@@ -37,6 +38,7 @@ typedef uint64_t sched_opref;
 struct sched_list { uint64_t head, tail; };
 
 #define WATCHER_THREAD 0x80000000u
+#define WATCHER_HOOK   0x40000000u
 
 enum sched_kind { SCHED_INLINE = 1, SCHED_EAGER, SCHED_ANNOUNCED };
 
@@ -212,11 +214,12 @@ struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t trouble;
 	/* in rank 0's state only: a rank has used sched_run(), so ranks may compute meanwhile */
 	_Atomic uint32_t detached;
-	/* in rank 0's state only: 1 + rank of who drives all ranks, | WATCHER_THREAD; 0: none */
+	/* in rank 0's state only: 1 + rank of who drives all ranks, | WATCHER_THREAD or
+	 * WATCHER_HOOK; 0: none */
 	BASE_ALIGNED_LINE _Atomic uint32_t watcher;
 	/* set by a process that found the claim taken: the holder looks again after its release */
 	_Atomic uint32_t again;
-	/* in rank 0's state only: when the progress thread that watches polled last */
+	/* in rank 0's state only: when the progress thread or the hook that watches polled last */
 	_Atomic uint64_t watched_ns;
 	/* in rank 0's state only: a progress thread wakes then and drives all ranks; a time that
 	 * has passed: none does */
@@ -307,26 +310,6 @@ struct sched_driver {
 
 struct sched_mapping { char *base; uint64_t bytes; };
 
-/* The progress thread of a process for one group, see thread.c. */
-struct sched_thread {
-	struct engine_thread handle;
-	int pid; /* of the process that created it; a child of fork() has no thread */
-	struct sched_group *next; /* in the list of groups with threads */
-	BASE_ALIGNED_LINE _Atomic uint32_t exists;
-	_Atomic uint32_t is_refused; /* it has been stopped, or cannot be created */
-	_Atomic uint32_t stop, ended; /* ended: futex */
-	_Atomic uint32_t found_cpu;   /* it found a CPU that nobody else used when it ran last */
-	/* rounds of driving by calls since it was woken last, and how many wake it */
-	_Atomic uint32_t rounds, rounds_max;
-	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
-	/* 1 + `wakes` when the thread looked for work before it slept; written by the thread */
-	_Atomic uint32_t slept_after;
-	/* the thread's own */
-	uint64_t poll_ns, worked_ns, offer_ns;
-	int cpus;    /* that the group may use */
-	bool misled; /* somebody took the CPU although one was said to be free */
-};
-
 struct sched_group {
 	struct node_group *node;
 	int rank, size;
@@ -350,6 +333,7 @@ struct sched_group {
 	_Atomic uint32_t tests;
 	struct sched_profile *profile;
 	struct sched_thread thread;
+	struct sched_hook hook;
 };
 
 /* group.c */
@@ -517,7 +501,8 @@ bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *round
 /* One turn of a watcher over all ranks, and a fragment of each one's jobs. Returns: true when
  * something was done. */
 bool state_drive_each(struct sched_group *g);
-/* Makes this process, or its progress thread (WATCHER_THREAD), the watcher unless there is one that
+/* Makes this process, its progress thread (WATCHER_THREAD), or its wait elsewhere (WATCHER_HOOK),
+ * the watcher unless there is one that
  * has its CPU. Returns: true when it became the watcher; the caller calls state_unwatch() before it
  * sleeps or returns. */
 bool state_watch(struct sched_group *g, uint32_t thread);
@@ -569,13 +554,6 @@ bool work_is_here(const struct sched_group *g, const struct sched_work *w);
 int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n);
 /* Frees packed messages that receivers have copied. */
 void stages_sweep(struct sched_group *g);
-
-/* thread.c */
-void thread_wake(struct sched_group *g); /* creates it at first use */
-void thread_stop(struct sched_group *g); /* ends it, but not in a child of fork() */
-/* Counts rounds in which a call drove ranks, as a thread on a free CPU could have done. Wakes the
- * thread now and then, so that it looks for one. */
-void thread_count(struct sched_group *g, uint32_t rounds);
 
 /* run.c: run_finalize() handles the end of a run in its owner's process, once */
 void run_finalize(struct sched_inst *s);

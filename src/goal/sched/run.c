@@ -43,6 +43,7 @@ static int prepare(struct sched_inst *s)
 		return s->body->error;
 	if (base_unlikely(atomic_load_explicit(&d->st->broken, memory_order_relaxed)))
 		return -EOWNERDEAD;
+	hook_stop(s->group);
 	if (!s->finalized)
 		run_finalize(s);
 	if (s->needs_clock)
@@ -92,6 +93,7 @@ int sched_run(struct sched_inst *s)
 
 	if (ret)
 		return ret;
+	hook_ask();
 	if (!atomic_load_explicit(s->group->detached, memory_order_relaxed))
 		atomic_store_explicit(s->group->detached, 1, memory_order_relaxed);
 	if (s->is_flat && start_flat(d, s))
@@ -174,6 +176,7 @@ int sched_test(struct sched_inst *s)
 	uint32_t phase = phase_of(s), tests;
 
 	if (phase == RUN_GOING) {
+		hook_stop(g);
 		make_progress(g, false);
 		state_drive_all(g);
 		tests = atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed);
@@ -354,6 +357,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 {
 	struct duty duty = { .stays = s->is_flat };
 
+	hook_stop(s->group);
 	if (!s->is_flat) /* else it ends in some polls, or this process watches after these */
 		duty.watches = phase_of(s) == RUN_GOING && state_watch(s->group, 0);
 	return finish_wait(s, wait_on_duty(s, timeout_ns, &duty), &duty);

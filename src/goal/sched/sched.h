@@ -112,6 +112,17 @@ int sched_execute(struct sched_inst *s, uint64_t timeout_ns);
 /* Ends a run with -ECANCELED, here and on every rank that depends on it. */
 int sched_cancel(struct sched_inst *s);
 
+/*
+ * For threads that wait elsewhere, called again and again: once that has gone on for a while,
+ * drives all ranks of all groups, in each call for some microseconds and a copy at most. Returns:
+ * 1: something was done; 0; -1: nothing has been pending for long. Context: the calling library's
+ * locks may be held.
+ */
+int sched_poll(void);
+/* ask() has that library call sched_poll() from now on; 0: it will. sched_run() calls it once more
+ * after a -1. */
+void sched_ask(int (*ask)(void));
+
 /* Why a run has failed. */
 struct sched_failure {
 	int error;

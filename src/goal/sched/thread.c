@@ -37,6 +37,8 @@
 #define ROUNDS_LIMIT 1024u
 #define RETRY_NS     100000u /* the state of a CALC that has ended is claimed */
 #define STOP_NS      1000000000ull
+#define GUARD_MIN_NS 100000u /* looks at a hook that watches */
+#define GUARD_MAX_NS 400000u
 
 /* ---- sleeping and waking ----------------------------------------------------------------- */
 
@@ -64,17 +66,35 @@ static bool is_stopping(const struct sched_thread *t)
 	return atomic_load_explicit(&t->stop, memory_order_relaxed);
 }
 
-/* Sleeps until it is woken or the first CALC ends. */
+/* Returns: for how long the thread may sleep, as the hook of this process may stop polling. */
+static uint64_t guard_ns(struct sched_group *g)
+{
+	struct sched_thread *t = &g->thread;
+
+	if (!atomic_load_explicit(&t->guards, memory_order_relaxed))
+		return OS_FOR_EVER;
+	if (!state_watches(g, WATCHER_HOOK)) {
+		t->guard_ns = 0;
+		atomic_store_explicit(&t->guards, 0, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst); /* partner: thread_guard */
+		if (!state_watches(g, WATCHER_HOOK))
+			return OS_FOR_EVER;
+		atomic_store_explicit(&t->guards, 1, memory_order_relaxed);
+	}
+	t->guard_ns = base_min_u64(base_max_u64(2 * t->guard_ns, GUARD_MIN_NS), GUARD_MAX_NS);
+	return t->guard_ns;
+}
+
+/* Sleeps until it is woken, the first CALC ends, or the hook must be looked at. */
 static void rest(struct sched_group *g, uint32_t known)
 {
 	uint64_t first = state_next_timer(g), now = first ? os_now_ns() : 0;
+	uint64_t limit = !first ? OS_FOR_EVER : first > now ? first - now : RETRY_NS;
 
 	atomic_store_explicit(g->covered_ns, first, memory_order_relaxed);
+	limit = base_min_u64(limit, guard_ns(g));
 	if (!is_stopping(&g->thread))
-		sleep_until(&g->thread, known,
-			    !first        ? OS_FOR_EVER
-			    : first > now ? first - now
-					  : RETRY_NS);
+		sleep_until(&g->thread, known, limit);
 }
 
 /* ---- watching ---------------------------------------------------------------------------- */
@@ -288,6 +308,27 @@ void thread_wake(struct sched_group *g)
 	} else {
 		wake(t);
 	}
+}
+
+bool thread_guard(struct sched_group *g)
+{
+	struct sched_thread *t = &g->thread;
+
+	if (base_unlikely(!atomic_load_explicit(&t->exists, memory_order_acquire))) {
+		/* in a wait of another library: nothing here waits */
+		if (!base_opt.goal_thread || pthread_mutex_trylock(&list_lock))
+			return false;
+		create_locked(g);
+		pthread_mutex_unlock(&list_lock);
+		if (!atomic_load_explicit(&t->exists, memory_order_acquire))
+			return false;
+	}
+	atomic_thread_fence(memory_order_seq_cst); /* partner: guard_ns */
+	if (!atomic_load_explicit(&t->guards, memory_order_relaxed)) {
+		atomic_store_explicit(&t->guards, 1, memory_order_relaxed);
+		wake(t);
+	}
+	return true;
 }
 
 void thread_count(struct sched_group *g, uint32_t rounds)

@@ -54,7 +54,7 @@ static void relieve_watcher(struct sched_group *g, int dead)
 {
 	uint32_t was = atomic_load_explicit(g->watcher, memory_order_relaxed);
 
-	if ((was & ~WATCHER_THREAD) == 1 + (uint32_t)dead)
+	if ((was & ~(WATCHER_THREAD | WATCHER_HOOK)) == 1 + (uint32_t)dead)
 		atomic_compare_exchange_strong_explicit(g->watcher, &was, 0, memory_order_relaxed,
 							memory_order_relaxed);
 }

@@ -9,6 +9,7 @@
 #define DRIVE_FREE_NS 5000u   /* the same while the progress thread finds a free CPU */
 /* A watching progress thread that has not polled for so long has lost its CPU. */
 #define WATCHER_LOST_NS 50000u
+#define HOOK_LOST_NS    20000u /* the same of a hook: its wait may have ended */
 
 static bool has_runs(const struct sched_driver *d)
 {
@@ -176,10 +177,10 @@ static uint32_t watcher_value(const struct sched_group *g, uint32_t thread)
 /* Has this watcher its CPU? */
 static bool is_awake(const struct sched_group *g, uint32_t watcher)
 {
-	if (base_likely(!(watcher & WATCHER_THREAD)))
+	if (base_likely(!(watcher & (WATCHER_THREAD | WATCHER_HOOK))))
 		return watcher;
-	return os_now_ns() <
-	       atomic_load_explicit(g->watched_ns, memory_order_relaxed) + WATCHER_LOST_NS;
+	return os_now_ns() < atomic_load_explicit(g->watched_ns, memory_order_relaxed) +
+				     (watcher & WATCHER_HOOK ? HOOK_LOST_NS : WATCHER_LOST_NS);
 }
 
 bool state_watch(struct sched_group *g, uint32_t thread)

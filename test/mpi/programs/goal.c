@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sluice/goal_mpi.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -226,6 +227,68 @@ BEHAVIOUR(goal_in_threads_beside_mpi, 2)
 	for (uint32_t t = 0; t < THREADS; t++)
 		EXPECT(!pthread_join(all[t].thread, NULL) && !all[t].wrong);
 	sluice_goal_group_destroy(g);
+}
+
+/* ---- waits in MPI ------------------------------------------------------------------------ */
+
+/* Each rank sends to the next in turn, `stages` times, and rank 1 writes the time in the end. */
+static struct sluice_goal_instance *open_turns(struct sluice_goal_group *g, char *memory,
+					       uint64_t bytes, int stages)
+{
+	struct sluice_goal_buffer buffer = { memory, bytes };
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal *b = NULL;
+	int last = -1, op;
+
+	EXPECT(!sluice_goal_create(0, &b));
+	for (int k = 0; k < stages; k++) {
+		uint32_t from = (uint32_t)(k % size), to = (uint32_t)((k + 1) % size);
+
+		if ((uint32_t)rank != from && (uint32_t)rank != to)
+			continue;
+		op = (uint32_t)rank == from
+			     ? sluice_goal_send(b, sluice_goal_user(0, 8), 8, to, (uint32_t)k)
+			     : sluice_goal_recv(b, sluice_goal_user(0, 8), 8, from, (uint32_t)k);
+		if (last >= 0)
+			sluice_goal_requires(b, op, last);
+		last = op;
+	}
+	if (rank == 1) {
+		op = sluice_goal_stamp(b, sluice_goal_user(0, 0));
+		sluice_goal_requires(b, op, last);
+	}
+	EXPECT(!sluice_goal_compile(b, (uint32_t)size, &s) &&
+	       !sluice_goal_open(g, s, &buffer, 1, NULL, &i));
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_destroy(b);
+	return i;
+}
+
+/* All but rank 1 wait in MPI, which calls no function of GOAL but while it waits, until rank 1,
+ * which computes, sees that its part of the schedule has ended. The last group is not destroyed
+ * before MPI_Finalize, which ends all the same. */
+BEHAVIOUR(goal_while_ranks_wait_in_mpi, 2)
+{
+	struct sluice_goal_group *g = make_group(MPI_COMM_WORLD);
+	char *memory = g ? sluice_goal_alloc(g, 16) : NULL;
+	_Atomic uint64_t *stamp = (_Atomic uint64_t *)memory;
+	struct sluice_goal_instance *i = open_turns(g, memory, 16, 100 * size);
+
+	for (int run = 0; i && run < 100; run++) {
+		double limit = MPI_Wtime() + 20;
+
+		*stamp = 0;
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1)
+			usleep(run % 10 * 20);
+		EXPECT(!sluice_goal_start(i));
+		while (rank == 1 && !*stamp && MPI_Wtime() < limit)
+			;
+		EXPECT(rank != 1 || *stamp);
+		MPI_Barrier(MPI_COMM_WORLD);
+		EXPECT(!sluice_goal_wait(i, -1));
+	}
 }
 
 int main(int argc, char **argv)
