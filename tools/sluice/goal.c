@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -183,6 +185,15 @@ static int unknown_verb(const char *word)
 	return TOOL_MISUSE;
 }
 
+/* Ranks are compiled one after the other, each in memory of megabytes. Given back to the kernel in
+ * between, it is cleared and mapped again for each: a seventh of the time of a simulation. */
+static void keep_memory(void)
+{
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+	mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that the C library takes */
+	mallopt(M_TOP_PAD, 1 << 20);
+}
+
 int tool_goal(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -193,6 +204,7 @@ int tool_goal(int argc, char **argv)
 		print_help(stdout);
 		return TOOL_DONE;
 	}
+	keep_memory();
 	for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++)
 		if (!strcmp(argv[1], verbs[i].name))
 			return verbs[i].main(argc - 1, argv + 1);

@@ -399,13 +399,30 @@ static int refuse_binary(struct reading *r, const char *verb, int error, uint32_
 	return TOOL_FAILED;
 }
 
+/* Maps a file of which only the head has been read. Returns: false: it must be read. */
+static bool map_rest(struct reading *r)
+{
+	struct stat st;
+	void *p;
+
+	if (fstat(r->fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
+	    lseek(r->fd, 0, SEEK_CUR) != (off_t)r->head_bytes)
+		return false;
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, r->fd, 0);
+	if (p == MAP_FAILED)
+		return false;
+	r->image = p;
+	r->used = r->cap = (size_t)st.st_size;
+	return true;
+}
+
 static int read_binary(struct reading *r, const char *verb)
 {
 	static const struct goalfile_calls calls = { begin_binary, add_binary };
 	uint32_t rank = GOAL_NONE;
 	size_t bytes, mapped;
 	char *data;
-	int ret = slurp(r);
+	int ret = map_rest(r) ? 0 : slurp(r);
 
 	data = r->image;
 	bytes = r->used;
