@@ -107,9 +107,8 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
 	g->yield_ns = is_polite ? YIELD_SHARED_NS : YIELD_NS;
-	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
-	 * yield has no rank to yield to. */
-	if ((is_polite && !endpoint_self && !is_one_session(all, g->size)) || base_fault("nap"))
+	g->is_one_session = !is_polite || endpoint_self || is_one_session(all, g->size);
+	if (base_fault("nap"))
 		g->yield_ns = 0;
 }
 

@@ -170,7 +170,7 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
  */
 struct node_wait {
 	uint64_t since_ns, checked_ns, called_ns;
-	uint32_t idle, wakes;
+	uint32_t idle, wakes, yields;
 	bool armed;
 };
 /* Returns: true now and then once the wait has lasted some microseconds. */
@@ -185,6 +185,11 @@ void node_wake(struct node_group *g, int rank);
 /* node_wake() without a fence: misses a rank that falls asleep at this moment, so a node_wake()
  * must follow soon. */
 void node_wake_relaxed(struct node_group *g, int rank);
+
+/* yield.c: yields of ranks of several sessions. Have they run others lately? */
+bool node_yields_reach(void);
+/* Yields at `now` by os_now_ns(). yields: zero at the begin of each wait. Returns: the time. */
+uint64_t node_yield(uint32_t *yields, uint64_t now);
 
 /* Returns: true about once a millisecond once nothing has happened for a millisecond. */
 bool node_wait_is_stuck(struct node_wait *w);

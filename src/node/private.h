@@ -70,6 +70,7 @@ struct node_group {
 	bool oversubscribed;
 	struct os_cpumask cpus;
 	uint32_t spin_ns, yield_ns;
+	bool is_one_session; /* or no matter: yields run the other ranks */
 	struct node_peer **peers;   /* by rank; own entry NULL */
 	struct node_place *places;  /* by rank */
 	char *control;              /* address in this process */
@@ -111,5 +112,8 @@ void exchange_close(struct exchange *x);
 /* process_wake.c: offset of this process's wake word in its arena. */
 #define NO_PROCESS_WORD UINT64_MAX
 uint64_t process_word(void);
+
+/* yield.c: one more yield of a wait, which took so long. */
+void yield_count(uint32_t *yields, uint64_t ns);
 
 #endif

@@ -7,13 +7,13 @@
  * what was published, or the waker sees `sleeping`.
  */
 #include <errno.h>
-#include <sched.h>
 
 #include "node/private.h"
 
 /* Naps are short, as this rank also drives the host MPI; longer when the wait is long. */
 #define NAP_MIN_NS 100000ull
 #define NAP_MAX_NS 1000000ull
+#define TRY_NS 4000ull /* of yields that have run nobody lately */
 #define NAP_SHARE 8 /* share of the time waited so far */
 #define LONG_SPINS 128        /* some microseconds */
 #define CHECK_SPINS 64        /* steps per clock read */
@@ -77,6 +77,12 @@ static void nap(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 	disarm(g, w);
 }
 
+static uint64_t yield_ns(const struct node_group *g)
+{
+	return g->is_one_session || node_yields_reach() ? g->yield_ns
+							: base_min_u64(g->yield_ns, TRY_NS);
+}
+
 int node_wait(struct node_group *g, struct node_wait *w)
 {
 	uint64_t now;
@@ -93,8 +99,8 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	}
 	if (now - w->since_ns < g->spin_ns) {
 		os_cpu_relax();
-	} else if (!w->armed && now - w->since_ns < g->spin_ns + g->yield_ns) {
-		sched_yield();
+	} else if (!w->armed && now - w->since_ns < g->spin_ns + yield_ns(g)) {
+		node_yield(&w->yields, now);
 		w->idle |= CHECK_SPINS - 1; /* read the clock at each further step */
 	} else {
 		nap(g, w, now - w->since_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The idle round: spin, yield, nap. A nap is bounded, because the event may come from another node,
+ * The idle round: yield, nap. A nap is bounded, because the event may come from another node,
  * from a thread, or from a peer that wakes nobody. After a poll that took much longer than usual
  * the host MPI has found something, and the wait begins anew. Such a rank may move a long message
  * in parts, for which its peer waits in turn, so it spins in proportion to the part.
@@ -9,10 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "node/node.h"
 #include "os/endpoint.h"
 #include "wait/private.h"
 
-#define SPIN_NS      4000u    /* shorter waits cost no system call */
+#define SPIN_NS      4000u    /* shorter waits never nap */
 #define SPIN_MAX_NS  200000u
 #define SPIN_SHARE   4        /* of what the last poll took that found something */
 #define YIELD_NS     500000u  /* instead, where a yield reaches the other ranks */
@@ -53,14 +54,16 @@ static struct wait_thread *self(void)
 	return wait_thread;
 }
 
-static bool yields; /* reach the other ranks */
+static bool is_one_session; /* of the ranks of this node, or ranks that switch */
 
-/* Returns: for how long a wait spins or yields before it naps. */
+static bool yields_reach(void) { return is_one_session || node_yields_reach(); }
+
+/* Returns: for how long a wait yields before it naps. */
 static uint64_t awake_ns(void)
 {
 	if (endpoint_self)
 		return SWITCH_NS;
-	return yields ? YIELD_NS : SPIN_NS;
+	return yields_reach() ? YIELD_NS : SPIN_NS;
 }
 
 static void after_fork_child(void)
@@ -77,9 +80,7 @@ enum wait_mode wait_start(void)
 
 	wait_facts_read(&facts);
 	mode = wait_decide(&facts);
-	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
-	 * yield has no rank to yield to. */
-	yields = endpoint_self || getsid(0) != getpid();
+	is_one_session = endpoint_self || getsid(0) != getpid();
 	if (mode != WAIT_SPIN && !registered)
 		registered = !pthread_atfork(NULL, NULL, after_fork_child);
 	base_log(BASE_LOG_INFO, "wait", "%d ranks on %d CPUs of this node: waits are %s",
@@ -107,6 +108,7 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 	w->since_ns = now;
 	w->call = w->calls;
 	w->polls = COLD_POLLS;
+	w->yields = 0;
 	if (w->is_armed)
 		word_disarm(w, own_word());
 }
@@ -115,7 +117,8 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 static uint64_t found_ns(struct wait_thread *w, uint64_t now)
 {
 	uint64_t round_ns = now - w->round_at_ns;
-	bool is_cold = w->polls < COLD_POLLS || yields; /* others ran in between */
+	/* not where yields may run nobody: parts of an accumulate take 1 to 5 us to find */
+	bool is_cold = w->polls < COLD_POLLS || is_one_session;
 	uint64_t least_ns = is_cold ? COLD_POLL_NS : POLL_NS;
 	bool is_long = round_ns > base_max_u64(least_ns, 8 * w->round_ns);
 
@@ -166,7 +169,7 @@ bool wait_round(void)
 	if (!w)
 		return false;
 	if (w->is_testing)
-		return !yields; /* the host MPI's own yield may let the sender run */
+		return !yields_reach(); /* the host MPI's own yield may let the sender run */
 	/* the clock costs more than the switch: it is read when this rank waits for long */
 	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield()) {
 		if (w->switched % CLOCK_EVERY == CLOCK_EVERY - 1)
@@ -178,11 +181,7 @@ bool wait_round(void)
 	if (found || w->call != w->calls) {
 		begin(w, now, found);
 	} else if (now < w->awake_until_ns) {
-		if (!yields)
-			os_cpu_relax();
-		else if (!endpoint_yield())
-			syscall(SYS_sched_yield); /* libc's name is ours, of preload/ */
-		w->round_at_ns = os_now_ns();
+		w->round_at_ns = node_yield(&w->yields, now);
 	} else if (++w->polls >= COLD_POLLS) {
 		nap(w, now - w->since_ns);
 	} /* else once more: the time of the first poll after a nap tells little */

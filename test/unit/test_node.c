@@ -309,6 +309,37 @@ static void get_stuck(struct ranks *r)
 	node_group_destroy(g);
 }
 
+/* A wait whose yields take so long. */
+static void count_yields(int yields, uint64_t ns)
+{
+	uint32_t counted = 0;
+
+	while (yields--)
+		yield_count(&counted, ns);
+}
+
+UNIT_TEST(yields_in_vain_are_given_up_until_one_reaches_somebody)
+{
+	int waits = 0;
+
+	CHECK(node_yields_reach());
+	for (int i = 0; i < 1000; i++)
+		count_yields(15, 300); /* too few to tell */
+	CHECK(node_yields_reach());
+	while (node_yields_reach() && waits++ < 1000)
+		count_yields(100, 300);
+	CHECK(waits > 10 && waits < 1000);
+	count_yields(1, 3000);
+	CHECK(node_yields_reach());
+	for (waits = 0; node_yields_reach() && waits < 1000; waits++)
+		count_yields(16, 300);
+	CHECK(waits > 1 && waits < 20);
+	for (int i = 0; i < 100; i++) { /* every fifth wait runs somebody */
+		count_yields(100, i % 5 ? 300 : 3000);
+		CHECK(node_yields_reach());
+	}
+}
+
 UNIT_TEST(wait_is_stuck_once_a_millisecond)
 {
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), get_stuck, NULL);

@@ -2,7 +2,6 @@
 /* Sleeping and waking in every interleaving: no wake-up is lost. The functions are those of
  * node/wait.c, with a rank that sleeps at once and, unlike the real one, without a time limit. */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,6 @@
 #define os_futex_wake(word, n)               il_futex_wake((void *)(word))
 #define os_now_ns()                          ((uint64_t)1)
 #define base_fault(name)                       false
-#define sched_yield()                          ((void)0)
 #define UNUSED                                 __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
 static bool model_is_long(const struct node_wait *w) UNUSED;
