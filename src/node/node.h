@@ -163,6 +163,9 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
+/* The yields of one wait, zeroed at its begin. */
+struct node_yields { uint32_t count, switches; bool is_checked; };
+
 /*
  * The state of one wait, zeroed at its begin. A rank polls for work, and when there is none calls
  * node_wait(), which spins, then yields, then sleeps. Whoever fulfils a condition that a rank may
@@ -170,7 +173,8 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
  */
 struct node_wait {
 	uint64_t since_ns, checked_ns, called_ns;
-	uint32_t idle, wakes, yields;
+	struct node_yields yields;
+	uint32_t idle, wakes;
 	bool armed;
 };
 /* Returns: true now and then once the wait has lasted some microseconds. */
@@ -186,10 +190,10 @@ void node_wake(struct node_group *g, int rank);
  * must follow soon. */
 void node_wake_relaxed(struct node_group *g, int rank);
 
-/* yield.c: yields of ranks of several sessions. Have they run others lately? */
+/* yield.c. y: of a wait of ranks of several sessions; NULL: of one. */
+void node_yield(struct node_yields *y);
+/* Have yields of ranks of several sessions run others lately? */
 bool node_yields_reach(void);
-/* Yields at `now` by os_now_ns(). yields: zero at the begin of each wait. Returns: the time. */
-uint64_t node_yield(uint32_t *yields, uint64_t now);
 
 /* Returns: true about once a millisecond once nothing has happened for a millisecond. */
 bool node_wait_is_stuck(struct node_wait *w);

@@ -113,7 +113,7 @@ void exchange_close(struct exchange *x);
 #define NO_PROCESS_WORD UINT64_MAX
 uint64_t process_word(void);
 
-/* yield.c: one more yield of a wait, which took so long. */
-void yield_count(uint32_t *yields, uint64_t ns);
+/* yield.c: one more wait has been checked. */
+void yield_count(bool has_switched);
 
 #endif

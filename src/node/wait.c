@@ -100,7 +100,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	if (now - w->since_ns < g->spin_ns) {
 		os_cpu_relax();
 	} else if (!w->armed && now - w->since_ns < g->spin_ns + yield_ns(g)) {
-		node_yield(&w->yields, now);
+		node_yield(g->is_one_session ? NULL : &w->yields);
 		w->idle |= CHECK_SPINS - 1; /* read the clock at each further step */
 	} else {
 		nap(g, w, now - w->since_ns);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The wake words of this process and of the other ranks of the job on this node. */
-#include "node/node.h"
 #include "wait/private.h"
 
 #define PEERS_MAX 256 /* ranks of a job beyond wake by naps only */

@@ -9,7 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "node/node.h"
 #include "os/endpoint.h"
 #include "wait/private.h"
 
@@ -108,7 +107,7 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 	w->since_ns = now;
 	w->call = w->calls;
 	w->polls = COLD_POLLS;
-	w->yields = 0;
+	w->yields = (struct node_yields){ 0 };
 	if (w->is_armed)
 		word_disarm(w, own_word());
 }
@@ -181,7 +180,8 @@ bool wait_round(void)
 	if (found || w->call != w->calls) {
 		begin(w, now, found);
 	} else if (now < w->awake_until_ns) {
-		w->round_at_ns = node_yield(&w->yields, now);
+		node_yield(is_one_session ? NULL : &w->yields);
+		w->round_at_ns = os_now_ns();
 	} else if (++w->polls >= COLD_POLLS) {
 		nap(w, now - w->since_ns);
 	} /* else once more: the time of the first poll after a nap tells little */

@@ -27,6 +27,7 @@
 #define SLUICE_WAIT_H
 
 #include "base/base.h"
+#include "node/node.h"
 #include "os/os.h"
 
 enum wait_mode { WAIT_SPIN, WAIT_POLITE };
@@ -66,7 +67,7 @@ struct wait_thread {
 	uint32_t polls;       /* since the last nap */
 	uint32_t longer;      /* rounds that were longer than round_ns */
 	uint32_t switched;    /* rounds that ran other ranks */
-	uint32_t yields;      /* of node_yield() */
+	struct node_yields yields; /* of the wait */
 	uint32_t wakes;       /* the process's wake word before the last poll */
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
 	bool is_testing;      /* inside a call that tests, which has no rounds of its own */

@@ -309,33 +309,21 @@ static void get_stuck(struct ranks *r)
 	node_group_destroy(g);
 }
 
-/* A wait whose yields take so long. */
-static void count_yields(int yields, uint64_t ns)
-{
-	uint32_t counted = 0;
-
-	while (yields--)
-		yield_count(&counted, ns);
-}
-
 UNIT_TEST(yields_in_vain_are_given_up_until_one_reaches_somebody)
 {
-	int waits = 0;
+	int n = 0;
 
 	CHECK(node_yields_reach());
-	for (int i = 0; i < 1000; i++)
-		count_yields(15, 300); /* too few to tell */
+	for (; node_yields_reach() && n < 1000; n++)
+		yield_count(false);
+	CHECK(n > 4 && n < 1000);
+	yield_count(true);
 	CHECK(node_yields_reach());
-	while (node_yields_reach() && waits++ < 1000)
-		count_yields(100, 300);
-	CHECK(waits > 10 && waits < 1000);
-	count_yields(1, 3000);
-	CHECK(node_yields_reach());
-	for (waits = 0; node_yields_reach() && waits < 1000; waits++)
-		count_yields(16, 300);
-	CHECK(waits > 1 && waits < 20);
-	for (int i = 0; i < 100; i++) { /* every fifth wait runs somebody */
-		count_yields(100, i % 5 ? 300 : 3000);
+	for (n = 0; node_yields_reach() && n < 1000; n++)
+		yield_count(false);
+	CHECK(n > 1 && n < 10);
+	for (int i = 0; i < 100; i++) { /* every fourth wait runs somebody */
+		yield_count(i % 4 == 0);
 		CHECK(node_yields_reach());
 	}
 }
