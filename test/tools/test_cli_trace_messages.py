@@ -58,8 +58,8 @@ def trace(mpi, folder, *words, program='traced_messages.c'):
     return done
 
 
-def is_near(a, b):
-    return abs(a - b) <= 0.01 * b # the table rounds
+def is_near(a, b, share=0.01):
+    return abs(a - b) <= share * b # the table rounds
 
 
 @pytest.mark.parametrize('goal', [False, True])
@@ -135,8 +135,9 @@ def test_the_report_says_what_messages_take(tmp_path):
     told = json.loads(sluice('report', '--json', tmp_path / 't').stdout)['messages']
     rows = messages(tmp_path / 't')
     assert told['calls'] == sum(r[2] for r in rows) and is_near(sum(r[3] for r in rows), told['bytes'])
-    assert is_near(sum(r[4] for r in rows), told['ns'] / 1e9)
-    assert is_near(sum(r[5] for r in rows), told['copying_ns'] / 1e9)
+    # each time has two digits at least
+    assert is_near(sum(r[4] for r in rows), told['ns'] / 1e9, 0.05)
+    assert is_near(sum(r[5] for r in rows), told['copying_ns'] / 1e9, 0.05)
     assert 0 <= told['mapped'] <= told['copied']
     text = sluice('report', tmp_path / 't').stdout
     assert re.search(r'^Messages, and waiting for requests, take \d+\.\d %: \d+\.\d % copying', text, re.M)
