@@ -8,9 +8,11 @@
  *
  *   ninja bench/goal_cost && bench/goal_cost
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -260,8 +262,10 @@ int main(void)
 	bench.rank = child == 0;
 	if (child < 0)
 		return 1;
-	if (!child)
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it waits for a killed parent for ever */
 		_exit(be_rank(hand));
+	}
 	if (be_rank(hand))
 		return 1;
 	waitpid(child, &status, 0);

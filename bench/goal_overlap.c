@@ -18,9 +18,11 @@
  *
  *   ninja bench/goal_overlap && bench/goal_overlap
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -395,8 +397,10 @@ int main(int argc, char **argv)
 	bench.rank = child == 0;
 	if (child < 0)
 		return 1;
-	if (!child)
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* else it waits for a killed parent for ever */
 		_exit(be_rank());
+	}
 	if (be_rank())
 		return 1;
 	waitpid(child, &status, 0);
