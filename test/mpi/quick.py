@@ -19,6 +19,7 @@ ELSEWHERE = {
     'exports.c': 'test_exports.py compares its output with that of a plain run',
     'two_mpis.c': 'test_front.py gives it a second MPI library',
     'endpoints.c': 'test_images.py',
+    'turns_random.c': 'test_images.py compares its output with that of a plain run',
     'device.c': 'test_device.py gives it a CUDA driver',
     'gpu.c': 'test_gpu.py gives it a CUDA driver',
     'giant.c': 'test_front.py; it needs 10 GiB',
