@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "quantile.h"
 #include "schedule.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -50,19 +51,11 @@ static void run_once(struct sched_inst *s)
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Median and quartiles of n values. */
 static void spread(double *v, int n, double out[3])
 {
-	qsort(v, (size_t)n, sizeof *v, by_value);
 	for (int i = 0; i < 3; i++)
-		out[i] = v[n * (i + 1) / 4];
+		out[i] = bench_quantile(v, n, 25 * (i + 1));
 }
 
 static void report(const char *what, double *ours, double *theirs, double line)

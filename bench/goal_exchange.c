@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quantile.h"
+
 enum { EXCHANGES = 2000, ROUNDS = 41, WARMUP = 3, BYTES = 8, AT = 64 };
 enum way { BY_MPI, STARTED, EXECUTED, WAYS };
 
@@ -57,20 +59,13 @@ static void open_exchange(struct sluice_goal_group *g)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double quantile(const double *v, double share)
+/* Leaves v, whose values belong to rounds. */
+static double quantile(const double *v, int percent)
 {
 	double sorted[ROUNDS];
 
 	memcpy(sorted, v, sizeof sorted);
-	qsort(sorted, ROUNDS, sizeof *sorted, by_value);
-	return sorted[(int)(share * (ROUNDS - 1))];
+	return bench_quantile(sorted, ROUNDS, percent);
 }
 
 static void print_ratio(const char *name, const double *mpi, const double *other)
@@ -80,7 +75,7 @@ static void print_ratio(const char *name, const double *mpi, const double *other
 	for (int r = 0; r < ROUNDS; r++)
 		ratio[r] = mpi[r] / other[r];
 	printf("%s %.3f us, MPI takes %.2f (%.2f to %.2f) times as long\n", name,
-	       quantile(other, .5), quantile(ratio, .5), quantile(ratio, .1), quantile(ratio, .9));
+	       quantile(other, 50), quantile(ratio, 50), quantile(ratio, 10), quantile(ratio, 90));
 }
 
 int main(int argc, char **argv)
@@ -114,7 +109,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (!rank) {
-		printf("MPI %.3f us\n", quantile(us[BY_MPI], .5));
+		printf("MPI %.3f us\n", quantile(us[BY_MPI], 50));
 		if (!never)
 			print_ratio("start and wait", us[BY_MPI], us[STARTED]);
 		print_ratio("execute", us[BY_MPI], us[EXECUTED]);

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "quantile.h"
+
 enum { ROUNDS = 101, WARMUP = 10, BYTES_MAX = 65536, AHEAD_NS = 20000 };
 enum way { RECV, BARRIER, BCAST, WAYS };
 
@@ -70,18 +72,7 @@ static struct sluice_goal_instance *open_chain(struct sluice_goal_group *g, int 
 	return i;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double quantile(double *v, int quarter)
-{
-	qsort(v, ROUNDS, sizeof *v, by_value);
-	return v[ROUNDS * quarter / 4];
-}
+static double quartile(double *v, int number) { return bench_quantile(v, ROUNDS, 25 * number); }
 
 static double alone_ns(struct sluice_goal_instance *i)
 {
@@ -95,7 +86,7 @@ static double alone_ns(struct sluice_goal_instance *i)
 		check(sluice_goal_execute(i, -1));
 		ns[k] = now_ns() - t0;
 	}
-	return quantile(ns, 2);
+	return quartile(ns, 2);
 }
 
 static void meet(enum way way)
@@ -161,9 +152,9 @@ static void measure(struct sluice_goal_instance *i, int stages, uint64_t bytes, 
 	printf("{\"in\": \"%s\", \"stages\": %d, \"bytes\": %llu, \"alone_us\": %.1f, "
 	       "\"compute_us\": %.1f, \"wait_us\": %.2f, \"overlap\": %.2f, \"quartiles\": "
 	       "[%.2f, %.2f]}\n",
-	       words[way], stages, (unsigned long long)bytes, alone / 1e3, quantile(loops, 2) / 1e3,
-	       quantile(wait, 2) / 1e3, quantile(overlap, 2), quantile(overlap, 1),
-	       quantile(overlap, 3));
+	       words[way], stages, (unsigned long long)bytes, alone / 1e3, quartile(loops, 2) / 1e3,
+	       quartile(wait, 2) / 1e3, quartile(overlap, 2), quartile(overlap, 1),
+	       quartile(overlap, 3));
 	fflush(stdout);
 }
 

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "quantile.h"
 #include "schedule.h"
 
 enum { ROUNDS = 31, WARMUP = 400, STAGES_MAX = 200, AHEAD_NS = 3000, FREE_US = 2000 };
@@ -137,18 +138,7 @@ static void leave_core(struct sched_group *g, uint32_t stages, uint64_t bytes, c
 			fail("a run has failed");
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double quantile(double *v, int quarter)
-{
-	qsort(v, ROUNDS, sizeof *v, by_value);
-	return v[ROUNDS * quarter / 4];
-}
+static double quartile(double *v, int number) { return bench_quantile(v, ROUNDS, 25 * number); }
 
 static double measure_alone(struct sched_inst *s)
 {
@@ -160,7 +150,7 @@ static double measure_alone(struct sched_inst *s)
 		run_alone(s);
 		ns[k] = (double)(bench_now_ns() - t0);
 	}
-	return quantile(ns, 2);
+	return quartile(ns, 2);
 }
 
 static double compute_ns(uint64_t rounds)
@@ -231,12 +221,12 @@ static void report(uint32_t stages, uint64_t bytes, enum other other, double alo
 	       "\"overlap\": %.2f, "
 	       "\"quartiles\": [%.2f, %.2f]",
 	       stages, (unsigned long long)bytes, words[other], alone / 1e3,
-	       quantile(r->loop, 2) / 1e3, quantile(r->start, 2) / 1e3, quantile(r->wait, 2) / 1e3,
-	       quantile(r->total, 2) / 1e3, quantile(r->overlap, 2), quantile(r->overlap, 1),
-	       quantile(r->overlap, 3));
+	       quartile(r->loop, 2) / 1e3, quartile(r->start, 2) / 1e3, quartile(r->wait, 2) / 1e3,
+	       quartile(r->total, 2) / 1e3, quartile(r->overlap, 2), quartile(r->overlap, 1),
+	       quartile(r->overlap, 3));
 	if (other == COMPUTES)
 		printf(", \"of_sum\": %.2f, \"of_sum_quartiles\": [%.2f, %.2f]",
-		       quantile(r->of_sum, 2), quantile(r->of_sum, 1), quantile(r->of_sum, 3));
+		       quartile(r->of_sum, 2), quartile(r->of_sum, 1), quartile(r->of_sum, 3));
 	puts("}");
 	fflush(stdout);
 }
@@ -335,9 +325,10 @@ static void measure_delay(const char *what, struct sched_inst *s, uint32_t stage
 		printf("{\"last_dependency\": \"%s\", \"stages\": %u, \"bytes\": %llu, "
 		       "\"alone_us\": %.1f, ",
 		       what, stages, (unsigned long long)bytes, alone / 1e3);
-		qsort(delay, DELAYS, sizeof *delay, by_value);
-		printf("\"delay_us\": [%.1f, %.1f, %.1f]}\n", delay[DELAYS / 2] / 1e3,
-		       delay[DELAYS * 9 / 10] / 1e3, delay[DELAYS - 1] / 1e3);
+		printf("\"delay_us\": [%.1f, %.1f, %.1f]}\n",
+		       bench_quantile(delay, DELAYS, 50) / 1e3,
+		       bench_quantile(delay, DELAYS, 90) / 1e3,
+		       bench_quantile(delay, DELAYS, 100) / 1e3);
 		fflush(stdout);
 	}
 	sched_close(s);

@@ -297,7 +297,7 @@ void endpoints_join(const struct endpoints_program *program, char *reason, size_
 	snprintf(reason, cap, "out of memory");
 	if (state && file && !image_check(program->path, file, reason, cap) &&
 	    !state_collect(state, reason, cap)) {
-		/* fewer CPUs than ranks: a yield reaches the ranks of one session only */
+		/* fewer CPUs than ranks: some kernels yield within a session only (node/yield.c) */
 		if (!program->switches && program->cpus >= program->ranks)
 			state->session = getsid(0);
 		snprintf(reason, cap, "the carrier ended");

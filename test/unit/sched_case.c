@@ -57,3 +57,11 @@ int64_t case_wrong(const void *buf, uint64_t bytes, uint64_t number)
 			return (int64_t)i;
 	return -1;
 }
+
+void case_compute(uint64_t ns)
+{
+	uint64_t until = os_now_ns() + ns;
+
+	while (os_now_ns() < until)
+		;
+}

@@ -26,6 +26,8 @@ void plan_init(struct plan *p);
 struct sched_inst *plan_open(struct plan *p, struct sched_group *g);
 /* Returns: the group of the ranks; CHECKs that there is one. */
 struct sched_group *case_group(struct ranks *r);
+/* Uses a CPU for so long. */
+void case_compute(uint64_t ns);
 /* Byte i of the message with this number. */
 static inline unsigned char case_byte(uint64_t number, uint64_t i)
 {

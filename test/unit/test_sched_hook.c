@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks that wait elsewhere and poll meanwhile: they drive others, and nothing is lost when they
  * stop without a word. */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,26 +10,6 @@
 enum { STAGES = 20, ROUNDS = 200, LOST_NS = 1000000000, WATCH_NS = 30000 };
 
 static struct plan plan; /* large: not on the stack */
-
-static int count_threads(void)
-{
-	DIR *d = opendir("/proc/self/task");
-	int n = -2; /* "." and ".." */
-
-	CHECK(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
-static void compute(uint64_t ns)
-{
-	uint64_t until = os_now_ns() + ns;
-
-	while (os_now_ns() < until)
-		;
-}
 
 static int poll_for(uint64_t ns)
 {
@@ -97,7 +76,7 @@ static void polls(struct ranks *r)
 		*stamp = 0;
 		ranks_barrier(r);
 		if (r->rank)
-			compute(2 * WATCH_NS);
+			case_compute(2 * WATCH_NS);
 		CHECK_EQ(sched_run(s), 0);
 		while (!r->rank && !*stamp) {
 			*useful += sched_poll() > 0;
@@ -109,7 +88,7 @@ static void polls(struct ranks *r)
 	}
 	ranks_barrier(r);
 	sched_group_destroy(g);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 }
 
 UNIT_TEST(a_rank_that_polls_drives_one_that_computes) { ranks_run(2, NULL, polls, NULL); }
@@ -131,7 +110,7 @@ static void stops_polling(struct ranks *r)
 		CHECK_EQ(r->rank ? 0 : sched_run(s), 0);
 		ranks_barrier(r);
 		if (r->rank) {
-			compute(WATCH_NS + k % 100 * 200);
+			case_compute(WATCH_NS + k % 100 * 200);
 			CHECK_EQ(sched_run(s), 0);
 		} else {
 			poll_for(WATCH_NS + 10000);
@@ -176,7 +155,7 @@ static void polls_for_nothing(struct ranks *r)
 	while (sched_poll() >= 0) /* -1 after 20 ms */
 		CHECK(os_now_ns() < until || asked);
 	CHECK(os_now_ns() > until - 90000000);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 	CHECK_EQ(sched_run(s), 0);
 	CHECK_EQ(asked, 2);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
@@ -201,7 +180,7 @@ static void without_a_thread(struct ranks *r)
 	CHECK_EQ(r->rank ? 0 : sched_run(s), 0);
 	ranks_barrier(r);
 	CHECK_EQ(r->rank ? 0 : poll_for(2 * WATCH_NS), 0); /* nobody would look after it */
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 	CHECK_EQ(r->rank ? sched_run(s) : 0, 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	sched_group_destroy(g);
@@ -232,7 +211,7 @@ static void dies_polling(struct ranks *r)
 	}
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	for (int k = 0; k < 20; k++) {
-		compute(1000000);
+		case_compute(1000000);
 		CHECK_EQ(sched_run(s), 0);
 		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The progress thread: schedules go on while every rank computes, and nothing depends on it. */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,26 +11,6 @@
 enum { STAGES = CASE_OPS / 2, COMPUTE_NS = 300000000 };
 
 static struct plan plan; /* large: not on the stack */
-
-static void compute(uint64_t ns)
-{
-	uint64_t until = os_now_ns() + ns;
-
-	while (os_now_ns() < until)
-		;
-}
-
-static int count_threads(void)
-{
-	DIR *d = opendir("/proc/self/task");
-	int n = -2; /* "." and ".." */
-
-	CHECK(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* A chain of exchanges between two ranks, each of which requires the one before. */
 static struct sched_inst *open_chain(struct sched_group *g, uint32_t stages, void *buf)
@@ -66,7 +45,7 @@ static int ended_after_ms(struct ranks *r, struct sched_inst *s, uint32_t last)
 	ranks_barrier(r);
 	CHECK_EQ(sched_run(s), 0);
 	ranks_barrier(r); /* no rank waits before every other one has computed so long */
-	compute(COMPUTE_NS);
+	case_compute(COMPUTE_NS);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	return (int)(sched_times(s)[last].end_ns / 1000000);
 }
@@ -83,7 +62,7 @@ static void long_chain(struct ranks *r)
 	CHECK_EQ(ms >= COMPUTE_NS / 1000000, !*has_thread);
 	ranks_barrier(r);
 	sched_group_destroy(g);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 }
 
 UNIT_TEST(a_long_chain_ends_while_all_ranks_compute)
@@ -170,7 +149,7 @@ static void hand_over(struct ranks *r)
 		if (r->rank) {
 			CHECK_EQ(sched_execute(calc, UINT64_MAX), 0);
 		} else {
-			compute(k % 100 * 300);
+			case_compute(k % 100 * 300);
 			*stamp = 0;
 			CHECK_EQ(sched_run(s), 0);
 			while (!*stamp)
@@ -221,7 +200,7 @@ static void both_compute(struct ranks *r)
 		CHECK_EQ(sched_execute(alone, UINT64_MAX), 0);
 		*stamp = 0;
 		ranks_barrier(r);
-		compute(r->rank ? 1000 : k % 200 * 10);
+		case_compute(r->rank ? 1000 : k % 200 * 10);
 		CHECK_EQ(sched_run(s), 0);
 		while (!r->rank && !*stamp)
 			CHECK(os_now_ns() < until);
@@ -301,12 +280,12 @@ static void nothing_pending(struct ranks *r)
 
 	for (int k = 0; k < 20000; k++)
 		CHECK_EQ(sched_execute(s, UINT64_MAX), 0);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 	for (int k = 0; k < 10; k++) {
 		CHECK_EQ(sched_run(s), 0);
 		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	}
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 	ranks_barrier(r);
 	sched_group_destroy(g);
 }
@@ -324,7 +303,7 @@ static void idle_thread(struct ranks *r)
 	clock_t before;
 
 	CHECK_EQ(sched_run(s), 0);
-	CHECK_EQ(count_threads(), 2);
+	CHECK_EQ(unit_count_threads(), 2);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	usleep(50000);
 	before = clock();
@@ -398,15 +377,16 @@ static void forks(struct ranks *r)
 	child = fork();
 	CHECK(child >= 0);
 	if (!child)
-		exit(count_threads() == 1 ? 0 : 2); /* its handlers end no thread of the parent */
+		/* its handlers end no thread of the parent */
+		exit(unit_count_threads() == 1 ? 0 : 2);
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	CHECK_EQ(sched_run(s), 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
-	CHECK_EQ(count_threads(), 2);
+	CHECK_EQ(unit_count_threads(), 2);
 	sched_group_destroy(g);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 }
 
 UNIT_TEST(a_forked_child_leaves_the_thread_alone) { ranks_run(1, NULL, forks, NULL); }
@@ -418,7 +398,7 @@ static void no_thread(struct ranks *r)
 	struct sched_inst *s = open_calc(g, 2000000);
 
 	CHECK_EQ(sched_run(s), 0);
-	CHECK_EQ(count_threads(), 1);
+	CHECK_EQ(unit_count_threads(), 1);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	sched_group_destroy(g);
 }

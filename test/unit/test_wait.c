@@ -125,7 +125,7 @@ static uint64_t sleeps_of_polls(uint64_t ns, uint64_t poll_ns)
 	return sleeps() - before;
 }
 
-/* As under Hydra, in a session of its own, where yields reach no other rank. */
+/* As under Hydra, in a session of its own: a poll of 1 us is progress there. */
 static void wait_for_parts(void *arg)
 {
 	(void)arg;

@@ -107,11 +107,13 @@ static int count_entries(const char *path)
 	return count;
 }
 
+int unit_count_threads(void) { return count_entries("/proc/self/task") - 2; } /* ".", ".." */
+
 /* A joined thread may stay in /proc for a moment. */
 static bool threads_are_gone(int before)
 {
 	for (int tries = 0; tries < 5000; tries++) {
-		if (count_entries("/proc/self/task") <= before)
+		if (unit_count_threads() <= before)
 			return true;
 		usleep(1000);
 	}
@@ -137,7 +139,7 @@ static void warm_up(void)
 static enum outcome run_one(struct unit_test *t)
 {
 	int fds = count_entries("/proc/self/fd");
-	int threads = count_entries("/proc/self/task");
+	int threads = unit_count_threads();
 	volatile enum outcome outcome = OUTCOME_PASS;
 	int ended = setjmp(test_end);
 

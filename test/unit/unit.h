@@ -38,6 +38,7 @@ _Noreturn void unit_fail(const char *file, int line, const char *fmt, ...)
 _Noreturn void unit_skip(const char *why);
 /* Mappings of this process, for tests that compare them before and after. */
 int unit_count_mappings(void);
+int unit_count_threads(void); /* of this process */
 /*
  * Runs fn in a forked child and returns its exit status; a failed CHECK there exits with 1, a child
  * that dies by signal n gives 128 + n.
