@@ -34,6 +34,8 @@ void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns);
 /* ---- snapshot.c ---------------------------------------------------------------------------- */
 /* The owner, at its start: reserves memory for the copies. */
 void snapshot_begin(struct node_header *h);
+/* The reader: may the owner offer a copy now? */
+bool snapshot_is_any(struct node_header *h);
 /* The reader: copies bytes of the owner's memory from a copy that the owner offers. Returns: false:
  * it offers none, or has withdrawn it; `to` may hold anything then. */
 bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t bytes);

@@ -33,6 +33,7 @@
 enum {
 	PIECES = 32, /* unserved, of one read */
 	POPULATED = 64,
+	COUNT_EACH = 8,
 	NOTED_RUNS = 2, /* of a read that the owner is told of, and the granules of each */
 	NOTED_GRANULES = (SNAPSHOT_MAX_BYTES >> NODE_GRANULE_SHIFT) + 1,
 };
@@ -54,7 +55,7 @@ struct reading {
 	uintptr_t from, to;         /* from >= to: none */
 	bool is_short;              /* at most EDGES_MIN_BYTES */
 	bool is_range;              /* range can be read; otherwise no region up to range.start */
-	struct piece pieces[PIECES];
+	struct piece *pieces;
 	int n;
 };
 
@@ -135,6 +136,22 @@ static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t by
 }
 
 /* ---- the rest ------------------------------------------------------------------------------ */
+
+/* Tells the owner that the kernel has read so many bytes: the first time, and then one message
+ * for COUNT_EACH, as the owner reads the line at each send. The golden ratio chooses them, so that
+ * no regular sequence of peers hides one. */
+static void count_private(struct node_header *h, uint64_t bytes)
+{
+	static _Atomic uint32_t messages;
+	uint32_t n = atomic_load_explicit(&messages, memory_order_relaxed);
+
+	atomic_store_explicit(&messages, n + 1, memory_order_relaxed); /* a hint */
+	if (n * 0x9e3779b9u < UINT32_MAX / COUNT_EACH)
+		bytes *= COUNT_EACH;
+	else if (atomic_load_explicit(&h->private_bytes, memory_order_relaxed))
+		return;
+	atomic_fetch_add_explicit(&h->private_bytes, bytes, memory_order_relaxed);
+}
 
 /* Tells the owner which memory the kernel has read. */
 static void note_private(struct node_header *h, const struct iovec *v, unsigned long n)
@@ -310,6 +327,8 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 					  memory_order_relaxed);
 	if (!h || ret != (ssize_t)total)
 		return ret;
+	if (total >= COUNT_MIN_BYTES)
+		count_private(h, total);
 	note_private(h, c->remote, c->remotes);
 	if (total <= SNAPSHOT_MAX_BYTES)
 		rate_end(h->kernel_ps, total, begin_ns);
@@ -322,24 +341,33 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 	return ret;
 }
 
+/* Does the kernel read all of a message of at most EDGES_MIN_BYTES? It is served whole or not. */
+static bool is_private(const struct message_read *c, struct node_header *h)
+{
+	struct region_range range;
+
+	return c->remotes == 1 && !snapshot_is_any(h) &&
+	       !region_peer_find(h, (uintptr_t)c->remote->iov_base, &range);
+}
+
 /* h: of the peer; NULL: the peer has this address space. *served: bytes from mapped memory. */
 static ssize_t read_served(const struct message_read *c, struct node_header *h, uint64_t total,
 			   uint64_t *served)
 {
+	struct piece pieces[PIECES];
 	struct reading r = { .call = c, .header = h, .total = total, .from = UINTPTR_MAX,
-			     .is_short = h && total <= EDGES_MIN_BYTES };
+			     .pieces = pieces, .is_short = h && total <= EDGES_MIN_BYTES };
 	bool is_complete = read_runs(&r);
 	ssize_t ret;
 
 	if (!is_complete)
 		r.served = 0;
 	*served = r.served;
-	if (h && total - r.served >= COUNT_MIN_BYTES)
-		atomic_fetch_add_explicit(&h->private_bytes, total - r.served,
-					  memory_order_relaxed);
 	base_count(BASE_CTR_MESSAGES_REPEATED, !is_complete && !r.is_short);
 	if (!r.served)
 		return read_private(c, h, total);
+	if (h && total - r.served >= COUNT_MIN_BYTES)
+		count_private(h, total - r.served);
 	if (!atomic_load_explicit(&has_served, memory_order_relaxed))
 		atomic_store_explicit(&has_served, true, memory_order_relaxed);
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;
@@ -421,7 +449,10 @@ static ssize_t read_any(const struct message_read *c, uint64_t *served)
 		ret = read_served(c, NULL, total, served);
 	} else {
 		h = find_header(c->pid);
-		ret = h ? read_served(c, h, total, served) : read_private(c, NULL, total);
+		if (!h || (total <= EDGES_MIN_BYTES && is_private(c, h)))
+			ret = read_private(c, h, total);
+		else
+			ret = read_served(c, h, total, served);
 	}
 	if (ret >= 0)
 		errno = err;

@@ -25,20 +25,22 @@ enum { COPY_GAIN = 8 };
 enum { READ_PER_GIVEN = 32 };
 
 struct snapshot {
-	/* number of the present copy; 0: none; written by the owner */
-	BASE_ALIGNED_LINE _Atomic uint64_t live;
+	/* The owner's: readers take no line away but the next two, and get no line but the next. */
 	_Atomic bool is_claimed;
+	uint32_t place;
 	uint64_t number; /* of the last copy */
 	uint64_t given;  /* bytes of `data` that have pages */
-	uint32_t place;
+	/* number of the present copy; 0: none; written by the owner */
+	BASE_ALIGNED_LINE _Atomic uint64_t live;
 	uintptr_t addr; /* of the message */
 	uint64_t bytes;
 	uint64_t head, tail; /* bytes at its ends that `data` holds, one after the other */
-	BASE_ALIGNED_LINE _Atomic uint32_t reads; /* written by readers */
+	BASE_ALIGNED_LINE _Atomic uint64_t read; /* number of the last copy that was read */
 	char data[] __attribute__((aligned(OS_PAGE)));
 };
 
-/* At the head of the memory: which places may be live. A hint: readers check `live`. */
+/* At the head of the memory: which places may be live. A hint: readers check `live`. A place that
+ * pays keeps its bit between its copies. */
 struct directory { _Atomic uint64_t live; };
 
 /* First the places of blocking sends, then those of nonblocking sends. */
@@ -79,6 +81,14 @@ void snapshot_begin(struct node_header *h)
 
 /* ---- the reader ---------------------------------------------------------------------------- */
 
+bool snapshot_is_any(struct node_header *h)
+{
+	/* acquire, partner: snapshot_begin */
+	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_acquire);
+
+	return off && atomic_load_explicit(&directory_of(h, off)->live, memory_order_relaxed);
+}
+
 static bool copy_from(const struct snapshot *s, char *to, uintptr_t from, uint64_t bytes)
 {
 	uint64_t at = from - s->addr, head = s->head, tail = s->tail, total = s->bytes;
@@ -99,11 +109,11 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 {
 	/* acquire, partner: snapshot_begin */
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_acquire);
-	/* acquire, partner: snapshot_make */
-	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
-						  memory_order_acquire) : 0;
 	static _Atomic uint32_t messages;
-	uint64_t begin_ns = all ? rate_begin(&messages) : 0;
+	/* before the first line of the owner's: what moving lines takes is a part of the copy */
+	uint64_t begin_ns = rate_begin(&messages);
+	uint64_t all = off ? atomic_load_explicit(&directory_of(h, off)->live,
+						  memory_order_relaxed) : 0;
 
 	for (; all; all &= all - 1) {
 		struct snapshot *s = place_of(h, off, (uint32_t)__builtin_ctzll(all));
@@ -116,7 +126,7 @@ bool snapshot_copy(struct node_header *h, char *to, uintptr_t from, uint64_t byt
 		atomic_thread_fence(memory_order_acquire);
 		if (atomic_load_explicit(&s->live, memory_order_relaxed) != number)
 			continue;
-		atomic_store_explicit(&s->reads, 1, memory_order_relaxed);
+		atomic_store_explicit(&s->read, number, memory_order_relaxed);
 		if (bytes == s->bytes)
 			rate_end(h->copy_ps, bytes, begin_ns);
 		return true;
@@ -136,7 +146,7 @@ static bool has_paid(struct node_header *h, const struct snapshot *s)
 	uint64_t copy = (uint64_t)atomic_load_explicit(&out_ps[class], memory_order_relaxed) +
 			atomic_load_explicit(&h->copy_ps[class], memory_order_relaxed);
 
-	return atomic_load_explicit(&s->reads, memory_order_relaxed) &&
+	return atomic_load_explicit(&s->read, memory_order_relaxed) == s->number &&
 	       (!message_is_by_cost() || s->head < s->bytes || !kernel ||
 		copy + copy / COPY_GAIN < kernel);
 }
@@ -148,16 +158,18 @@ static void hide(struct node_header *h, uint64_t off, struct snapshot *s)
 				  memory_order_relaxed);
 }
 
+static void show(struct directory *d, uint32_t place)
+{
+	uint64_t bit = 1ull << place;
+
+	if (!(atomic_load_explicit(&d->live, memory_order_relaxed) & bit))
+		atomic_fetch_or_explicit(&d->live, bit, memory_order_relaxed);
+}
+
 static void unclaim(struct snapshot *s)
 {
 	/* release: no copy is live when the next owner writes; partner: claim */
 	atomic_store_explicit(&s->is_claimed, false, memory_order_release);
-}
-
-static void withdraw(struct node_header *h, struct snapshot *s)
-{
-	hide(h, atomic_load_explicit(&h->snapshots_off, memory_order_relaxed), s);
-	unclaim(s);
 }
 
 void message_copy_no_more(void)
@@ -223,10 +235,10 @@ static bool was_read(const struct node_header *h, uintptr_t from, uint64_t bytes
 static bool may_offer(const struct node_header *h, uintptr_t from, uint64_t bytes,
 		      const struct message_edges *edges)
 {
-	return edges->head + edges->tail && (!edges->head || was_read(h, from, edges->head)) &&
+	return backoff_is_due(class_of(bytes)) && edges->head + edges->tail &&
+	       (!edges->head || was_read(h, from, edges->head)) &&
 	       (!edges->tail || was_read(h, from + bytes - edges->tail, edges->tail)) &&
-	       !atomic_load_explicit(&is_forbidden, memory_order_relaxed) &&
-	       backoff_is_due(class_of(bytes)) && !os_gpu_is_loaded();
+	       !atomic_load_explicit(&is_forbidden, memory_order_relaxed) && !os_gpu_is_loaded();
 }
 
 struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t bytes,
@@ -234,12 +246,11 @@ struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t 
 {
 	static _Atomic uint32_t messages;
 	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
+	uint64_t begin_ns = edges->head == bytes ? rate_begin(&messages) : 0;
 	struct snapshot *s = claim(h, edges->head + edges->tail, is_posted);
-	uint64_t begin_ns;
 
 	if (!s)
 		return NULL;
-	begin_ns = edges->head == bytes ? rate_begin(&messages) : 0;
 	/* `live` is 0 before the data changes, also by non-temporal stores, as claim() has a locked
 	 * instruction; partner: snapshot_copy */
 	atomic_thread_fence(memory_order_release);
@@ -252,11 +263,9 @@ struct snapshot *snapshot_make(struct node_header *h, const void *buf, uint64_t 
 	os_copy(s->data, buf, edges->head, BASE_COPY_NONTEMPORAL);
 	os_copy(s->data + edges->head, (const char *)buf + bytes - edges->tail, edges->tail,
 		BASE_COPY_NONTEMPORAL);
-	atomic_store_explicit(&s->reads, 0, memory_order_relaxed);
 	/* release: the data; partner: snapshot_copy */
 	atomic_store_explicit(&s->live, ++s->number, memory_order_release);
-	atomic_fetch_or_explicit(&directory_of(h, off)->live, 1ull << s->place,
-				 memory_order_release);
+	show(directory_of(h, off), s->place);
 	rate_end(out_ps, bytes, begin_ns);
 	return s;
 }
@@ -272,6 +281,7 @@ struct snapshot *snapshot_offer(struct node_header *h, const void *buf, uint64_t
 
 void snapshot_end(struct node_header *h, struct snapshot *s)
 {
+	uint64_t off = atomic_load_explicit(&h->snapshots_off, memory_order_relaxed);
 	struct backoff *b = class_of(s->bytes);
 	bool paid = has_paid(h, s);
 
@@ -279,7 +289,11 @@ void snapshot_end(struct node_header *h, struct snapshot *s)
 	/* the kernel has a message now and then, so that its time is known */
 	backoff_skip(b, paid ? message_is_by_cost() && s->number % KERNEL_EACH == 0 :
 			       backoff_interval(b));
-	withdraw(h, s);
+	if (paid)
+		atomic_store_explicit(&s->live, 0, memory_order_relaxed);
+	else
+		hide(h, off, s);
+	unclaim(s);
 }
 
 int message_sent(struct snapshot *s, int rc)

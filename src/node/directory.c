@@ -222,7 +222,7 @@ static struct node_peer *entry_fill(struct entry *e, int pid)
 		uint32_t skip = backoff_longer(backoff_interval(&e->retry), RETRY_FIRST, RETRY_MAX);
 
 		p = find_process(pid);
-		atomic_store_explicit(&e->checked_ns, os_now_ns(), memory_order_relaxed);
+		atomic_store_explicit(&e->checked_ns, os_tick_ns(), memory_order_relaxed);
 		/* release: the peer; partner: node_header_of */
 		atomic_store_explicit(&e->peer, p, memory_order_release);
 		backoff_set(&e->retry, p ? 0 : skip);
@@ -236,8 +236,8 @@ static struct node_peer *entry_fill(struct entry *e, int pid)
  * arena stays mapped, as another thread may be reading it. */
 static bool is_alive(struct entry *e, struct node_peer *p)
 {
-	uint64_t now = os_now_ns(), then = atomic_load_explicit(&e->checked_ns,
-								memory_order_relaxed);
+	uint64_t now = os_tick_ns(), then = atomic_load_explicit(&e->checked_ns,
+								 memory_order_relaxed);
 
 	if (now - then < LIVENESS_NS)
 		return true;
