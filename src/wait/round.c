@@ -21,6 +21,7 @@
 #define POLL_NS      1000u    /* a poll that found something takes longer, and 8 times the usual */
 #define COLD_POLL_NS 10000u   /* the same with cold caches: after a nap, or a yield to others */
 #define COLD_POLLS   2
+#define YIELD_EVERY  3       /* polls: MPICH 5 completes a receive in the second or third */
 #define LONGER_EVERY 64       /* longer rounds, after which the usual length grows by 1 ns */
 #define TEST_GAP_NS  100u     /* from one test to the next; the program works in longer ones */
 #define TEST_EVERY   16       /* tests, of which one reads the clock */
@@ -100,6 +101,7 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 {
 	uint64_t spin_ns = base_min_u64(SPIN_SHARE * work_ns, SPIN_MAX_NS);
 
+	w->polled = YIELD_EVERY; /* the first round yields, as the host MPI would */
 	if (w->call != w->calls)
 		w->awake_until_ns = now + awake_ns();
 	else
@@ -177,10 +179,13 @@ bool wait_round(void)
 	}
 	now = os_now_ns();
 	found = found_ns(w, now);
-	if (found || w->call != w->calls) {
+	if (found || w->call != w->calls)
 		begin(w, now, found);
-	} else if (now < w->awake_until_ns) {
+	if (found || ++w->polled < YIELD_EVERY)
+		return true;
+	if (now < w->awake_until_ns) {
 		node_yield(is_one_session ? NULL : &w->yields);
+		w->polled = 0;
 		w->round_at_ns = os_now_ns();
 	} else if (++w->polls >= COLD_POLLS) {
 		nap(w, now - w->since_ns);

@@ -65,6 +65,7 @@ struct wait_thread {
 	uint32_t calls;       /* calls of the program */
 	uint32_t call;        /* the call to which the other members belong */
 	uint32_t polls;       /* since the last nap */
+	uint32_t polled;      /* since the last yield */
 	uint32_t longer;      /* rounds that were longer than round_ns */
 	uint32_t switched;    /* rounds that ran other ranks */
 	struct node_yields yields; /* of the wait */
