@@ -73,6 +73,7 @@ struct node_header {
 	/* Polite waiting. */
 	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
 	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
+	_Atomic uint32_t hints; /* changes when a peer that takes turns may have ended a wait */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
 	_Atomic uint64_t long_bytes, long_ns; /* of long messages among them, and their time */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The wake words of this process and of the other ranks of the job on this node. */
+#include "os/endpoint.h"
 #include "wait/private.h"
 
 #define PEERS_MAX 256 /* ranks of a job beyond wake by naps only */
 
-static _Atomic uint32_t private_wakes, private_sleepers;
-static struct wait_word own = { &private_wakes, &private_sleepers };
+static _Atomic uint32_t private_wakes, private_sleepers, private_hints;
+static const struct wait_word private_word = { &private_wakes, &private_sleepers, &private_hints };
+static struct wait_word own = { &private_wakes, &private_sleepers, &private_hints };
 
 /* A rank is looked for once: at first, and by any thread, with the same result. */
 static struct {
@@ -15,6 +17,11 @@ static struct {
 	_Atomic int found; /* ranks with a header, this one included */
 	int rank;
 } peers;
+
+static struct wait_word word_of(struct node_header *h)
+{
+	return (struct wait_word){ &h->wakes, &h->sleepers, &h->hints };
+}
 
 /* A thread that is armed counts in the word that it has now: after MPI_Init it may be armed. */
 static void set_own(struct wait_word word)
@@ -29,7 +36,7 @@ void wait_connect(int world_rank, int world_size)
 
 	if (!h)
 		return;
-	set_own((struct wait_word){ &h->wakes, &h->sleepers });
+	set_own(word_of(h));
 	peers.rank = world_rank;
 	atomic_store_explicit(&peers.found, 1, memory_order_relaxed);
 	atomic_store_explicit(&peers.size, world_size < PEERS_MAX ? world_size : PEERS_MAX,
@@ -39,7 +46,7 @@ void wait_connect(int world_rank, int world_size)
 void wait_disconnect(void)
 {
 	atomic_store_explicit(&peers.size, 0, memory_order_release);
-	set_own((struct wait_word){ &private_wakes, &private_sleepers });
+	set_own(private_word);
 	for (int r = 0; r < PEERS_MAX; r++) {
 		atomic_store_explicit(&peers.is_known[r], false, memory_order_relaxed);
 		atomic_store_explicit(&peers.header[r], NULL, memory_order_relaxed);
@@ -74,14 +81,20 @@ static struct node_header *peer_find(int r)
 	return h;
 }
 
-static void wake_one(int r)
+static void wake_one(int r, bool hints)
 {
 	/* acquire, partner: peer_find */
 	struct node_header *h = atomic_load_explicit(&peers.header[r], memory_order_acquire);
+	struct wait_word word;
 
 	if (!h && !atomic_load_explicit(&peers.is_known[r], memory_order_relaxed))
 		h = peer_find(r);
-	if (h && word_wake(&(struct wait_word){ &h->wakes, &h->sleepers }))
+	if (!h)
+		return;
+	word = word_of(h);
+	if (hints)
+		word_hint(&word);
+	if (word_wake(&word))
 		base_count(BASE_CTR_WAKES, 1);
 }
 
@@ -90,8 +103,8 @@ void wait_wake(int world_rank)
 	int size = atomic_load_explicit(&peers.size, memory_order_acquire);
 
 	if (world_rank >= 0 && world_rank < size)
-		wake_one(world_rank);
+		wake_one(world_rank, endpoint_self != NULL);
 	else if (world_rank == WAIT_ALL)
 		for (int r = 0; r < size; r++)
-			wake_one(r);
+			wake_one(r, false); /* most of them wait for others */
 }

@@ -31,6 +31,7 @@
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
 #define CLOCK_EVERY  64      /* rounds of a rank that switches */
+#define HINTED_POLLS 3       /* at once after a hint: MPICH finds a message at its first to third */
 #define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
@@ -160,6 +161,16 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 
 void wait_disarm(void) { word_disarm(wait_thread, own_word()); }
 
+/* The next visit would cost many times what a further poll does. */
+static void check_hint(struct wait_thread *w)
+{
+	uint32_t hints = atomic_load_explicit(own_word()->hints, memory_order_acquire);
+
+	if (hints != w->hints)
+		w->hinted_polls = HINTED_POLLS;
+	w->hints = hints;
+}
+
 bool wait_round(void)
 {
 	enum wait_mode mode = wait_mode();
@@ -171,8 +182,13 @@ bool wait_round(void)
 		return false;
 	if (w->is_testing)
 		return !yields_reach(); /* the host MPI's own yield may let the sender run */
+	if (w->hinted_polls) {
+		w->hinted_polls--;
+		return true;
+	}
 	/* the clock costs more than the switch: it is read when this rank waits for long */
 	if (endpoint_self && ++w->switched % CLOCK_EVERY && endpoint_yield()) {
+		check_hint(w);
 		if (w->switched % CLOCK_EVERY == CLOCK_EVERY - 1)
 			w->round_at_ns = os_now_ns(); /* for the next poll, without other ranks */
 		return true;
@@ -198,6 +214,7 @@ bool wait_round(void)
 static void call_begin(struct wait_thread *w, bool is_common)
 {
 	w->calls++;
+	w->hinted_polls = 0;
 	w->may_wake_all = is_common;
 	w->is_testing = false; /* an error handler may have left a test by longjmp() */
 	w->tests = w->long_gaps = 0;

@@ -69,6 +69,8 @@ struct wait_thread {
 	uint32_t longer;      /* rounds that were longer than round_ns */
 	uint32_t switched;    /* rounds that ran other ranks */
 	struct node_yields yields; /* of the wait */
+	uint32_t hints;       /* the process's count of hints, seen last */
+	uint32_t hinted_polls; /* without yield: a hint says that they find something */
 	uint32_t wakes;       /* the process's wake word before the last poll */
 	bool is_armed;        /* counts as a sleeper: the next idle round sleeps */
 	bool is_testing;      /* inside a call that tests, which has no rounds of its own */

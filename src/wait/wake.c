@@ -35,6 +35,13 @@ bool word_sleep(struct wait_thread *w, struct wait_word *word, uint64_t ns)
 	return !rc;
 }
 
+void word_hint(const struct wait_word *word)
+{
+	uint32_t hints = atomic_load_explicit(word->hints, memory_order_relaxed);
+
+	atomic_store_explicit(word->hints, hints + 1, memory_order_release);
+}
+
 bool word_wake(const struct wait_word *word)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* partner: word_arm */

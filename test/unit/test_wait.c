@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "unit.h"
-#include "wait/wait.h"
+#include "os/endpoint.h"
+#include "wait/private.h"
 
 static enum wait_mode decide(int64_t option, int ranks, int cpus)
 {
@@ -164,6 +165,45 @@ UNIT_TEST(a_thread_that_is_armed_leaves_its_word_first)
 		wait_round();
 	wait_disconnect();
 	CHECK(!wait_thread->is_armed);
+	end();
+}
+
+static int turns;
+
+static int take_turn(struct endpoint *self)
+{
+	(void)self;
+	turns++;
+	return 1;
+}
+
+/* Polls of one wait, until one yields. */
+static int polls_to_the_next_turn(void)
+{
+	int before = turns, polls = 0;
+
+	for (; turns == before && polls < 100; polls++)
+		CHECK(wait_round());
+	return polls;
+}
+
+UNIT_TEST(a_hint_makes_a_rank_that_takes_turns_poll_again_at_once)
+{
+	static struct endpoint fake = { .yield = take_turn };
+
+	endpoint_self = &fake;
+	begin(BASE_WAIT_POLITE);
+	polls_to_the_next_turn();
+	CHECK_EQ(polls_to_the_next_turn(), 1);
+	word_hint(own_word());
+	CHECK_EQ(polls_to_the_next_turn(), 1);
+	CHECK_EQ(polls_to_the_next_turn(), 4);
+	CHECK_EQ(polls_to_the_next_turn(), 1);
+	word_hint(own_word());
+	CHECK_EQ(polls_to_the_next_turn(), 1);
+	wait_call_begin(); /* the wait of another call has no hint yet */
+	CHECK_EQ(polls_to_the_next_turn(), 1);
+	endpoint_self = NULL;
 	end();
 }
 

@@ -10,6 +10,7 @@
 #define word_arm(w, word)       model_arm(w, word)
 #define word_disarm(w, word)    model_disarm(w, word)
 #define word_sleep(w, word, ns) model_sleep(w, word, ns)
+#define word_hint(word)         model_hint(word)
 #define word_wake(word)         model_wake(word)
 #define os_futex_wait(word, expected, limit)                                                     \
 	((void)(limit), il_futex_wait((void *)(word), (expected)), 0)
@@ -17,6 +18,7 @@
 static void model_arm(struct wait_thread *w, struct wait_word *word);
 static void model_disarm(struct wait_thread *w, struct wait_word *word);
 static bool model_sleep(struct wait_thread *w, struct wait_word *word, uint64_t ns);
+void model_hint(const struct wait_word *word);
 static bool model_wake(const struct wait_word *word);
 #include "wait/wake.c"
 
@@ -35,7 +37,7 @@ struct place {
 
 static struct wait_word word_of(struct world *w, int process)
 {
-	return (struct wait_word){ &w->wakes[process], &w->sleepers[process] };
+	return (struct wait_word){ &w->wakes[process], &w->sleepers[process], NULL };
 }
 
 static void deliver(struct world *w, int from, int to, uint32_t value)
