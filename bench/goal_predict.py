@@ -31,7 +31,8 @@ def cell(o, folder, params, pattern, length):
     schedule = folder / f'{pattern}-{length}.goal'
     if not schedule.exists():
         sluice(o.sluice, 'gen', pattern, '-n', o.n, '-s', length, *PATTERNS[pattern], '-o', schedule)
-    times = max(20, min(1000, (16 << 20) // length))
+    # the first runs of a process are slower
+    times = max(50, min(5000, (1 << 30) // length))
     told = json.loads(sluice(o.sluice, 'run', schedule, '--times', times, '--params', params, '--json'))
     told = told['all']
     return told['predicted_us'], told['median_us']

@@ -165,6 +165,34 @@ UNIT_TEST(bytes_cost_what_they_cost_in_a_schedule_that_touches_as_much_memory)
 	CHECK_EQ(end_of_places(true, 1, true), START + 2140);
 }
 
+/* Rank 1 copies, and copies the result. Both ranks touch 64 KB. */
+static uint64_t end_of_two_copies(bool is_required)
+{
+	struct sim_params p = node_params(2);
+	uint32_t first, second;
+	uint64_t end;
+
+	add_row(&p.node, 2 * LONG, (const uint64_t[]){ 10000, 10000, 1600, 2000 });
+	sim_case_begin(&one, 2, &p);
+	goal_copy(&one.build, GOAL_USER + 1, 0, GOAL_USER, 0, (64 - 12) / 2 * 1024);
+	sim_case_rank(&one, 0);
+	first = goal_copy(&one.build, GOAL_USER + 1, 0, GOAL_USER, 0, SHORT);
+	second = goal_copy(&one.build, GOAL_USER, SHORT, GOAL_USER + 1, 0, SHORT);
+	if (is_required)
+		goal_requires(&one.build, second, first);
+	sim_case_rank(&one, 1);
+	CHECK_EQ(sim_run(one.sim), 0);
+	end = end_ns(1);
+	sim_case_end(&one);
+	return end;
+}
+
+UNIT_TEST(half_of_an_operation_costs_little_when_one_that_it_requires_wrote_what_it_reads)
+{
+	CHECK_EQ(end_of_two_copies(true), START + 400 + 350);
+	CHECK_EQ(end_of_two_copies(false), START + 400 + 400);
+}
+
 UNIT_TEST(messages_between_nodes_follow_loggops)
 {
 	struct sim_params p = node_params(1);

@@ -59,6 +59,36 @@ static void write_all(const struct memory *m)
 		write_first(m, k, 0, m->image->bytes[k]);
 }
 
+/* The kernel may begin all ranks on one CPU, and leave them there for a quarter of a second. */
+static void go_to_cpu(const cpu_set_t *allowed, uint32_t number)
+{
+	cpu_set_t own;
+
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, allowed) || number--)
+			continue;
+		CPU_ZERO(&own);
+		CPU_SET(cpu, &own);
+		sched_setaffinity(0, sizeof own, &own);
+		return;
+	}
+}
+
+/* A rank has a CPU of its own then, if there are enough, and its memory is awake. */
+static void warm_up(const struct goal_execution *x, uint32_t rank, const struct memory *m)
+{
+	uint64_t until = os_now_ns() + x->warm_ns;
+	cpu_set_t allowed;
+	bool is_free = x->arrived && !sched_getaffinity(0, sizeof allowed, &allowed);
+
+	if (is_free)
+		go_to_cpu(&allowed, rank % (uint32_t)CPU_COUNT(&allowed));
+	while (os_now_ns() < until)
+		write_all(m);
+	if (is_free)
+		sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 /* Writes what operations read, as an application has just computed what it sends. */
 static void write_sources(const struct memory *m)
 {
@@ -113,6 +143,8 @@ static int run_times(struct goal_execution *x, uint32_t rank, struct sched_inst 
 	bool shares_cpus = shares_cpus_with_others(x);
 	int ret = 0;
 
+	if (x->warm_ns)
+		warm_up(x, rank, m);
 	for (uint32_t k = 0; k < x->times && !ret; k++) {
 		if (!k || x->verify)
 			write_all(m);

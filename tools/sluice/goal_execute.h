@@ -32,6 +32,7 @@ struct goal_interval {
 struct goal_execution {
 	const struct goal_program *program;
 	uint32_t times;
+	uint64_t warm_ns; /* each rank, on a CPU of its own, writes its memory before the runs */
 	uint32_t warm; /* first runs that durations leave out; less than times */
 	bool verify, ops;
 	struct goal_reference reference;

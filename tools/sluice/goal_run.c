@@ -11,6 +11,7 @@
 #include "goal_sim.h"
 #include "goal/text/text.h"
 
+#define WARM_NS 200000000ull
 #define TIMEOUT_MAX_MS 86400000
 
 static const char help[] =
@@ -314,6 +315,7 @@ static int prepare(struct job *j)
 	}
 	if (has_one_sided(j->x.program))
 		return TOOL_FAILED;
+	j->x.warm_ns = j->x.times > 1 ? WARM_NS : 0;
 	ret = goal_execution_prepare(&j->x);
 	if (ret) {
 		tool_say("goal run: %s", ret == -E2BIG

@@ -21,7 +21,9 @@
 #define ROUND_NS 8000000.0   /* runs of one schedule in a round take about that long */
 #define RUNS_MIN   9.0
 #define RUNS_MAX 400.0
-#define WARM       8u /* first runs: pages are touched, and caches fill */
+#define WARM_MIN   8u /* first runs: pages are touched, and caches fill */
+#define WARM_MAX  64u
+#define WARM_NS   20000000ull
 #define ROUNDS_MIN 5
 #define PRECISE    0.1 /* of the median: distance from 10 to 90 % that needs no more rounds */
 #define BUDGET_NS  5000000000ull /* no further round, beyond ROUNDS_MIN, begins after that */
@@ -121,7 +123,10 @@ static double runs_of(size_t point)
 
 static int measure_point(unsigned column, size_t point, uint32_t ranks, double runs, double *ns)
 {
-	struct goal_execution x = { .times = WARM + (uint32_t)runs, .warm = WARM };
+	uint32_t warm = runs > 4 * WARM_MAX ? WARM_MAX : WARM_MIN;
+	struct goal_execution x = { .times = warm + (uint32_t)runs,
+				    .warm = warm,
+				    .warm_ns = WARM_NS };
 	struct goal_durations d = { 0 };
 	struct goal_input in;
 	uint32_t rank;

@@ -6,7 +6,8 @@
  * length, with one message at a time and with one to each CPU at once.
  *
  * A schedule finds in the caches what its ranks have left there: bytes cost at least what they cost
- * where the measured schedule touched as much memory as this one.
+ * where the measured schedule touched as much memory as this one. What an operation has just
+ * written is near for one that requires it: half of that one's bytes cost what was measured.
  */
 #include <string.h>
 
@@ -90,9 +91,11 @@ void sim_node_add(struct sim *s, uint32_t rank, const struct goal_block *b)
 	*all = sum(*all, footprint_of(b));
 }
 
-/* column: of struct sim_node_row. */
-static uint64_t cost_of(const struct sim *s, uint32_t rank, uint64_t bytes, unsigned column)
+/* Returns: what the bytes of an operation cost. column: of struct sim_node_row. */
+static uint64_t cost_of(const struct sim *s, uint32_t rank, const struct sim_op *op,
+			unsigned column)
 {
+	uint64_t bytes = op->bytes;
 	const struct sim_node *n = &s->config.params.node;
 	/* buffers of a row's length in the schedules that were measured */
 	const uint64_t buffers[SIM_NODE_COLUMNS] = { 2, 2 * n->cpus, 2 * n->cpus, 3 * n->cpus };
@@ -102,7 +105,9 @@ static uint64_t cost_of(const struct sim *s, uint32_t rank, uint64_t bytes, unsi
 	if (as <= bytes)
 		return cost;
 	far = (uint64_t)((unsigned __int128)between_rows(n, as, column) * bytes / as);
-	return far > cost ? far : cost;
+	if (far <= cost)
+		return cost;
+	return op->is_fresh ? cost + (far - cost) / 2 : far;
 }
 
 /* ---- costs -------------------------------------------------------------------------------- */
@@ -122,11 +127,12 @@ uint64_t sim_node_send(const struct sim *s, uint64_t bytes)
 	return n->overhead_ps + (bytes <= n->eager_bytes ? record_copy(n, bytes) : 0);
 }
 
-uint64_t sim_node_receive(const struct sim *s, uint32_t rank, uint64_t bytes, uint16_t others)
+uint64_t sim_node_receive(const struct sim *s, uint32_t rank, const struct sim_op *send,
+			  uint16_t others)
 {
 	const struct sim_node *n = &s->config.params.node;
-	uint64_t alone = cost_of(s, rank, bytes, SIM_NODE_ALONE),
-		 together = cost_of(s, rank, bytes, SIM_NODE_TOGETHER),
+	uint64_t bytes = send->bytes, alone = cost_of(s, rank, send, SIM_NODE_ALONE),
+		 together = cost_of(s, rank, send, SIM_NODE_TOGETHER),
 		 before = n->overhead_ps + n->latency_ps;
 	unsigned __int128 all;
 
@@ -144,7 +150,7 @@ uint64_t sim_node_receive(const struct sim *s, uint32_t rank, uint64_t bytes, ui
 
 uint64_t sim_node_local(const struct sim *s, uint32_t rank, const struct sim_op *op)
 {
-	return cost_of(s, rank, op->bytes, op->type == GOAL_COPY ? SIM_NODE_COPY : SIM_NODE_ADD);
+	return cost_of(s, rank, op, op->type == GOAL_COPY ? SIM_NODE_COPY : SIM_NODE_ADD);
 }
 
 uint16_t sim_node_others(const struct sim *s, uint32_t rank, uint64_t now)

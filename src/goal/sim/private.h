@@ -90,7 +90,7 @@ struct sim_op {
 	uint16_t cpu, nic;
 	uint8_t type, kind; /* enum goal_type, enum sim_kind */
 	bool has_inext;     /* some operation requires the beginning */
-	uint8_t reserved;
+	bool is_fresh;      /* inside a node: an operation that it requires writes what it reads */
 } __attribute__((packed, aligned(4)));
 _Static_assert(sizeof(struct sim_op) == 36, "most of the memory of schedules that differ");
 
@@ -492,7 +492,8 @@ static inline bool sim_is_eager(const struct sim *s, const struct sim_op *op, bo
 }
 /* Each returns how long the CPU is occupied, in picoseconds. rank: one of the node. */
 uint64_t sim_node_send(const struct sim *s, uint64_t bytes);
-uint64_t sim_node_receive(const struct sim *s, uint32_t rank, uint64_t bytes, uint16_t others);
+uint64_t sim_node_receive(const struct sim *s, uint32_t rank, const struct sim_op *send,
+			  uint16_t others);
 uint64_t sim_node_local(const struct sim *s, uint32_t rank, const struct sim_op *op);
 /* Counts the memory that a rank of a node touches. */
 void sim_node_add(struct sim *s, uint32_t rank, const struct goal_block *b);

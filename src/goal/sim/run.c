@@ -40,7 +40,7 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 		return local_cost(s, rank, op);
 	if (sim_is_node(s, rank, sim_peer(s, rank, op)))
 		return kind == SIM_SEND ? sim_node_send(s, op->bytes)
-					: sim_node_receive(s, rank, op->bytes, others);
+					: sim_node_receive(s, rank, op, others);
 	if (kind == SIM_SEND)
 		return p->overhead_ps + cpu;
 	if (s->config.params.model == SIM_ATLAHS)

@@ -93,6 +93,38 @@ static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t ra
 	return 0;
 }
 
+static bool begins_in(const struct goal_op *w, uint32_t mem, uint64_t off)
+{
+	return w->mem == mem && off - w->off < w->bytes;
+}
+
+/* Does operation r read what operation w wrote? Lists of segments are not looked at. */
+static bool reads_result(const struct goal_op *r, const struct goal_op *w)
+{
+	bool is_sum = goal_is_arithmetic(r);
+
+	if (w->type == GOAL_RECV ? w->segment_count
+				 : w->type != GOAL_COPY && !goal_is_arithmetic(w))
+		return false;
+	if (r->type == GOAL_SEND)
+		return !r->segment_count && begins_in(w, r->mem, r->off);
+	return ((r->type == GOAL_COPY || is_sum) && begins_in(w, r->src_mem, r->src_off)) ||
+	       (is_sum && begins_in(w, r->src2_mem, r->src2_off));
+}
+
+/* ops: of the block, as converted. */
+static void mark_fresh(const struct goal_block *b, struct sim_op *ops)
+{
+	const struct goal_op *op = goal_ops_const(b);
+
+	for (uint32_t i = 0; i < b->op_count; i++)
+		for (uint32_t k = 0; k < op[i].next_count; k++) {
+			uint32_t next = goal_adjacency(b)[op[i].next + k];
+
+			ops[next].is_fresh |= reads_result(op + next, op + i);
+		}
+}
+
 /* Appends the operations of a block, not yet counted. */
 static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
 		  const struct goal_block *b, struct sim_shape *out)
@@ -121,6 +153,8 @@ static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t ran
 		for (uint32_t k = 0; k < op->inext_count; k++)
 			h->edges[edge++] = adjacency[op->inext + k];
 	}
+	if (c->params.node.ranks)
+		mark_fresh(b, h->ops + h->op_count);
 	return 0;
 }
 
