@@ -39,6 +39,17 @@ static int model_read(char *text, size_t bytes)
 static _Atomic uint32_t *hook_word; /* of the world: the hook of this process watches */
 #define state_watches(g, who)                                                                      \
 	((void)(g), (void)(who), atomic_load_explicit(hook_word, memory_order_relaxed))
+static uint32_t here, left; /* the thread's CPU; how often it was forced to leave it */
+static int model_apply(const struct os_cpumask *m)
+{
+	if (m->bits[here / 64] >> here % 64 & 1)
+		return 0;
+	left++;
+	here = (uint32_t)__builtin_ctzll(m->bits[0]);
+	return 0;
+}
+#define sched_getcpu() ((int)here)
+#define os_cpumask_apply(thread, m) ((void)(thread), model_apply(m))
 #define os_procfile_read(path, text, bytes) model_read(text, bytes)
 #define os_now_ns              model_now
 #define sched_yield            model_yield
@@ -211,6 +222,30 @@ UNIT_TEST(without_fences_a_hook_is_forgotten)
 {
 	guards_before = true;
 	CHECK_STR(explore_guard(IL_NO_FENCE), "deadlock");
+}
+
+/* ---- its CPU ----------------------------------------------------------------------------- */
+
+static void woken_on(uint32_t cpu, uint32_t waker_cpu, uint64_t mask)
+{
+	here = cpu;
+	left = 0;
+	vacate_cpu(&(struct os_cpumask){ { mask } }, waker_cpu + 1);
+}
+
+UNIT_TEST(a_thread_leaves_the_cpu_of_its_waker)
+{
+	woken_on(0, 0, 3);
+	CHECK_EQ(left, 1);
+	CHECK_EQ(here, 1);
+}
+
+UNIT_TEST(a_thread_stays_on_another_cpu_and_on_the_only_one)
+{
+	woken_on(1, 0, 3);
+	CHECK_EQ(left, 0);
+	woken_on(0, 0, 1);
+	CHECK_EQ(left, 0);
 }
 
 /* ---- offers of the CPU ------------------------------------------------------------------- */

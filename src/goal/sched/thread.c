@@ -117,6 +117,30 @@ static bool is_machine_busy(const struct sched_thread *t)
 	       sscanf(text, "%*s %*s %*s %d", &running) != 1 || running > t->cpus;
 }
 
+/* cpu: 1 + the number of the CPU to leave. */
+static void vacate_cpu(const struct os_cpumask *mask, uint32_t cpu)
+{
+	struct os_cpumask others = *mask;
+
+	if (cpu > OS_CPUMASK_WORDS * 64 || (uint32_t)sched_getcpu() + 1 != cpu)
+		return;
+	others.bits[(cpu - 1) / 64] &= ~(1ull << (cpu - 1) % 64);
+	if (os_cpumask_count(&others) && !os_cpumask_apply(0, &others))
+		os_cpumask_apply(0, mask);
+}
+
+/* Once for each wake-up: off the CPU of the rank that woke this thread. The kernel may have chosen
+ * that one although another is idle, and the rank takes it back at the next tick. */
+static void vacate_wakers_cpu(struct sched_thread *t)
+{
+	uint32_t cpu = atomic_load_explicit(&t->waker_cpu, memory_order_relaxed);
+
+	if (!cpu)
+		return;
+	atomic_store_explicit(&t->waker_cpu, 0, memory_order_relaxed);
+	vacate_cpu(&t->mask, cpu);
+}
+
 /*
  * Offers the CPU to others. Returns: false when somebody took it: the kernel then runs this thread
  * after milliseconds, whoever waits for it. So no offer follows for a multiple of that time, unless
@@ -214,16 +238,16 @@ static void thread_main(void *arg)
 {
 	struct sched_group *g = arg;
 	struct sched_thread *t = &g->thread;
-	struct os_cpumask cpus;
 	uint32_t known, rounds;
 
 	unblock_faults();
 	prctl(PR_SET_TIMERSLACK, 1ul);
-	node_cpus(g->node, &cpus);
-	t->cpus = os_cpumask_count(&cpus);
-	os_cpumask_apply(0, &cpus); /* may fail: the CPUs of the creator will do */
+	node_cpus(g->node, &t->mask);
+	t->cpus = os_cpumask_count(&t->mask);
+	os_cpumask_apply(0, &t->mask); /* may fail: the CPUs of the creator will do */
 	while (!is_stopping(t)) {
 		known = atomic_load_explicit(&t->wakes, memory_order_acquire); /* partner: wake */
+		vacate_wakers_cpu(t);
 		if (state_watch(g, WATCHER_THREAD))
 			watch(g);
 		while (!is_stopping(t) && state_drive_until(g, STOP_NS, &rounds))
@@ -306,6 +330,8 @@ void thread_wake(struct sched_group *g)
 		create_locked(g);
 		pthread_mutex_unlock(&list_lock);
 	} else {
+		atomic_store_explicit(&t->waker_cpu, (uint32_t)sched_getcpu() + 1,
+				      memory_order_relaxed);
 		wake(t);
 	}
 }

@@ -22,9 +22,11 @@ struct sched_thread {
 	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
 	/* 1 + `wakes` when the thread looked for work before it slept; written by the thread */
 	_Atomic uint32_t slept_after;
+	_Atomic uint32_t waker_cpu; /* 1 + number of the CPU of the last waker; 0: not known */
 	/* the thread's own */
 	uint64_t poll_ns, worked_ns, offer_ns;
-	int cpus;    /* that the group may use */
+	struct os_cpumask mask; /* CPUs that the group may use */
+	int cpus;    /* their number */
 	bool misled; /* somebody took the CPU although one was said to be free */
 	/* the hook of this process watches, or has done: the thread looks whether it still polls */
 	_Atomic uint32_t guards;
