@@ -21,7 +21,7 @@
 #define POLL_NS      1000u    /* a poll that found something takes longer, and 8 times the usual */
 #define COLD_POLL_NS 10000u   /* the same with cold caches: after a nap, or a yield to others */
 #define COLD_POLLS   2
-#define YIELD_EVERY  3       /* polls: MPICH 5 completes a receive in the second or third */
+#define FIND_POLLS   3       /* MPICH completes a receive in the first to third after its message */
 #define LONGER_EVERY 64       /* longer rounds, after which the usual length grows by 1 ns */
 #define TEST_GAP_NS  100u     /* from one test to the next; the program works in longer ones */
 #define TEST_EVERY   16       /* tests, of which one reads the clock */
@@ -31,7 +31,6 @@
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
 #define CLOCK_EVERY  64      /* rounds of a rank that switches */
-#define HINTED_POLLS 3       /* at once after a hint: MPICH finds a message at its first to third */
 #define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
@@ -102,7 +101,7 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 {
 	uint64_t spin_ns = base_min_u64(SPIN_SHARE * work_ns, SPIN_MAX_NS);
 
-	w->polled = YIELD_EVERY; /* the first round yields, as the host MPI would */
+	w->polled = FIND_POLLS; /* the first round yields, as the host MPI would */
 	if (w->call != w->calls)
 		w->awake_until_ns = now + awake_ns();
 	else
@@ -167,7 +166,7 @@ static void check_hint(struct wait_thread *w)
 	uint32_t hints = atomic_load_explicit(own_word()->hints, memory_order_acquire);
 
 	if (hints != w->hints)
-		w->hinted_polls = HINTED_POLLS;
+		w->hinted_polls = FIND_POLLS;
 	w->hints = hints;
 }
 
@@ -197,7 +196,7 @@ bool wait_round(void)
 	found = found_ns(w, now);
 	if (found || w->call != w->calls)
 		begin(w, now, found);
-	if (found || ++w->polled < YIELD_EVERY)
+	if (found || ++w->polled < FIND_POLLS)
 		return true;
 	if (now < w->awake_until_ns) {
 		node_yield(is_one_session ? NULL : &w->yields);
