@@ -82,6 +82,8 @@ REGION_TEST(uses_by_many_threads_are_counted_or_lost_and_all_of_it_goes_on)
 		CHECK_EQ(pthread_create(&threads[i], NULL, use_again_and_again, p), 0);
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
+	/* a thread that loses its CPU while it counts makes all others lose their uses */
+	use_again_and_again(p);
 	CHECK(is_adopted(p + 63 * PAGE, PAGE));
 }
 
