@@ -168,6 +168,33 @@ UNIT_TEST(a_thread_that_is_armed_leaves_its_word_first)
 	end();
 }
 
+/* Does the first round of a wait yield, and then each third? Not if one of them found something, as
+ * a thread that loses its CPU seems to, or napped. */
+static bool yields_each_third(void)
+{
+	static const uint32_t polled[] = { 0, 1, 2, 0, 1 };
+	bool is_so = true;
+
+	wait_call_begin();
+	for (size_t i = 0; i < BASE_ARRAY_LEN(polled); i++) {
+		CHECK(wait_round());
+		is_so = is_so && wait_thread->polled == polled[i];
+	}
+	return is_so;
+}
+
+UNIT_TEST(a_wait_polls_three_times_for_each_yield)
+{
+	int waits = 0;
+
+	begin(BASE_WAIT_POLITE);
+	CHECK(wait_round());
+	for (int i = 0; i < 100; i++)
+		waits += yields_each_third();
+	CHECK(waits > 50);
+	end();
+}
+
 static int turns;
 
 static int take_turn(struct endpoint *self)
