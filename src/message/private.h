@@ -26,6 +26,9 @@ struct message_edges { uint64_t head, tail; };
 /* Time of a byte by length of the message, in ps; 0: not measured. */
 enum { RATE_CLASSES = 6 };
 int rate_class(uint64_t bytes);
+/* Chooses one of `each` events, by the golden ratio, so that no regular sequence of them hides a
+ * kind of them; not the first, which finds pages and caches cold. events: so far. */
+bool rate_chooses(_Atomic uint32_t *events, uint32_t each);
 /* messages: of this kind so far. Returns: the time now, or 0, as only some messages are timed. */
 uint64_t rate_begin(_Atomic uint32_t *messages);
 /* Adds the measurement that rate_begin() has begun. Noise of an eighth is not written. */

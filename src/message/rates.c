@@ -4,6 +4,8 @@
 #include "node/node.h"
 #include "os/os.h"
 
+#define GOLDEN_RATIO 0x9e3779b9u /* times 2^32 */
+
 enum { TIMED_EACH = 4, RATE_PS_MAX = 4000, NOISE = 8, SLOWLY = 8 };
 
 int rate_class(uint64_t bytes)
@@ -13,13 +15,17 @@ int rate_class(uint64_t bytes)
 	return log2 < 0 ? 0 : log2 < RATE_CLASSES ? log2 : RATE_CLASSES - 1;
 }
 
+bool rate_chooses(_Atomic uint32_t *events, uint32_t each)
+{
+	uint32_t n = atomic_load_explicit(events, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(events, n, memory_order_relaxed); /* a hint */
+	return n * GOLDEN_RATIO < UINT32_MAX / each;
+}
+
 uint64_t rate_begin(_Atomic uint32_t *messages)
 {
-	uint32_t n = atomic_load_explicit(messages, memory_order_relaxed);
-
-	atomic_store_explicit(messages, n + 1, memory_order_relaxed); /* a hint */
-	/* not the first, which finds pages and caches cold */
-	return n % TIMED_EACH == TIMED_EACH - 1 ? os_now_ns() : 0;
+	return rate_chooses(messages, TIMED_EACH) ? os_now_ns() : 0;
 }
 
 void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns)

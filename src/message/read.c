@@ -33,7 +33,7 @@
 enum {
 	PIECES = 32, /* unserved, of one read */
 	POPULATED = 64,
-	COUNT_EACH = 8,
+	COUNT_EACH = 8, /* reads that one of them stands for */
 	NOTED_RUNS = 2, /* of a read that the owner is told of, and the granules of each */
 	NOTED_GRANULES = (SNAPSHOT_MAX_BYTES >> NODE_GRANULE_SHIFT) + 1,
 };
@@ -138,15 +138,12 @@ static void copy_mapped(struct reading *r, char *to, uintptr_t from, uint64_t by
 /* ---- the rest ------------------------------------------------------------------------------ */
 
 /* Tells the owner that the kernel has read so many bytes: the first time, and then one message
- * for COUNT_EACH, as the owner reads the line at each send. The golden ratio chooses them, so that
- * no regular sequence of peers hides one. */
+ * for COUNT_EACH, as the owner reads the line at each send. */
 static void count_private(struct node_header *h, uint64_t bytes)
 {
 	static _Atomic uint32_t messages;
-	uint32_t n = atomic_load_explicit(&messages, memory_order_relaxed);
 
-	atomic_store_explicit(&messages, n + 1, memory_order_relaxed); /* a hint */
-	if (n * 0x9e3779b9u < UINT32_MAX / COUNT_EACH)
+	if (rate_chooses(&messages, COUNT_EACH))
 		bytes *= COUNT_EACH;
 	else if (atomic_load_explicit(&h->private_bytes, memory_order_relaxed))
 		return;
