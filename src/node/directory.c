@@ -25,7 +25,7 @@
 #define DIRECTORY_PROBES 16
 #define RETRY_FIRST 16u /* calls that skip a process without a header */
 #define RETRY_MAX 65536u
-#define LIVENESS_NS 20000000u /* a process may be dead for so long, unnoticed */
+#define LIVENESS_NS 20000000u /* a process may be dead for so long and a tick, unnoticed */
 #define SAME_NS 250000000u /* a pid is not used again so soon: 32,768 processes come first */
 #define NEAR 4 /* numbers of descriptors above and below that of our arena */
 

@@ -23,19 +23,15 @@
 int os_page_check(void); /* 0, or -ENOTSUP when the base page is not OS_PAGE */
 
 /* ---- time and waiting -------------------------------------------------------------------- */
-static inline uint64_t os_now_ns(void)
+static inline uint64_t os_clock_ns(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+static inline uint64_t os_now_ns(void) { return os_clock_ns(CLOCK_MONOTONIC); }
 /* CLOCK_MONOTONIC at the last tick of the kernel, at most 10 ms ago; cheaper to read. */
-static inline uint64_t os_tick_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static inline uint64_t os_tick_ns(void) { return os_clock_ns(CLOCK_MONOTONIC_COARSE); }
 /* The time-stamp counter, cheaper to read than the clock. os_has_steady_ticks(): it runs at one
  * rate on all CPUs, and the kernel itself keeps time by it. */
 uint64_t os_ticks(void);
