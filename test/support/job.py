@@ -7,6 +7,7 @@ or process group a launcher has put them in.
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -20,10 +21,10 @@ TOKEN = 'HARNESS_RUN'
 class Result:
     """Results of a finished command: exit status, output, leftover processes (already ended)."""
 
-    def __init__(self, argv, env, status, out, err, seconds, timed_out, leftovers):
+    def __init__(self, argv, env, status, out, err, seconds, stacks, leftovers):
         self.argv, self.env, self.status = argv, env, status
         self.out, self.err, self.seconds = out, err, seconds
-        self.timed_out, self.leftovers = timed_out, leftovers
+        self.timed_out, self.stacks, self.leftovers = stacks is not None, stacks, leftovers
 
     def command(self):
         """The line that runs this alone, for the message of a failing test."""
@@ -33,7 +34,8 @@ class Result:
     def explain(self):
         verdict = 'time limit' if self.timed_out else f'exit status {self.status}'
         return (f'{verdict} after {self.seconds:.1f} s\nrun alone: {self.command()}\n'
-                f'stdout: {tail(self.out)}\nstderr: {tail(self.err)}')
+                f'stdout: {tail(self.out)}\nstderr: {tail(self.err)}'
+                + (f'\nat the limit: {self.stacks}' if self.timed_out else ''))
 
 
 def tail(text, limit=6000):
@@ -63,6 +65,22 @@ def describe(pid):
         return str(pid)
 
 
+def stacks_of(token):
+    """The run's processes, with the stacks of their threads where there is a gdb: hangs are rare."""
+    text = []
+    for pid in processes_with(token):
+        text.append(describe(pid))
+        if not shutil.which('gdb'):
+            continue
+        try:
+            done = subprocess.run(['gdb', '-p', str(pid), '-batch', '-nx', '-ex', 'thread apply all bt 16'],
+                                  capture_output=True, text=True, errors='replace', timeout=20, check=False)
+            text.append(tail(done.stdout[done.stdout.find('\nThread '):]))
+        except subprocess.TimeoutExpired:
+            text.append('gdb took longer than 20 s')
+    return '\n'.join(text)
+
+
 def end_all(token, grace=2.0):
     """Wait a moment for the run's processes to end, end the rest; returns what had to be ended."""
     deadline = time.monotonic() + grace
@@ -86,14 +104,15 @@ def run(argv, env, timeout, cwd=None, show_env=None):
     child = subprocess.Popen([str(a) for a in argv], env={**spelled(env), TOKEN: token}, cwd=cwd, text=True,
                              errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, start_new_session=True)
-    timed_out = False
+    stacks = None
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        timed_out = True
+        seconds = time.monotonic() - start
+        stacks = stacks_of(token)
         end_all(token, grace=0)
         out, err = child.communicate()
-    leftovers = end_all(token, grace=0 if timed_out else 3.0)
-    return Result(argv, spelled(show_env or {}), child.returncode, out, err, time.monotonic() - start,
-                  timed_out,
-                  leftovers)
+    else:
+        seconds = time.monotonic() - start
+    leftovers = end_all(token, grace=3.0 if stacks is None else 0)
+    return Result(argv, spelled(show_env or {}), child.returncode, out, err, seconds, stacks, leftovers)
