@@ -12,11 +12,7 @@
 
 #include "engine/private.h"
 
-enum {
-	STACK_BYTES =
-		256 << 10, /* untouched pages cost nothing; the owner's done() runs on it */
-	SET_MASK = 2,      /* SIG_SETMASK; only guard/ includes signal.h */
-};
+enum { STACK_BYTES = 256 << 10 }; /* untouched pages cost nothing; done() runs on it */
 
 /* Every signal but the two by which libc carries setuid() and cancellation to all threads: setuid()
  * would wait for ever for a thread that blocks them. */
@@ -32,12 +28,6 @@ struct start {
 	int tid;                /* written by the new thread */
 	_Atomic uint32_t begun; /* 1: the new thread has copied *this */
 };
-
-/* A raw system call, so that neither the program's wrappers nor the guard's see it. */
-static void mask_set(const uint64_t *mask, uint64_t *old)
-{
-	syscall(SYS_rt_sigprocmask, SET_MASK, mask, old, sizeof(*mask));
-}
 
 static int try_lower(void)
 {
@@ -95,9 +85,10 @@ static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
 	uint64_t all = ALL_BUT_LIBC, before;
 	int rc;
 
-	mask_set(&all, &before); /* a new thread inherits the mask of its creator */
+	/* a new thread inherits the mask of its creator */
+	os_signal_mask(OS_MASK_SET, &all, &before);
 	rc = pthread_create(out, attr, thread_main, s);
-	mask_set(&before, NULL);
+	os_signal_mask(OS_MASK_SET, &before, NULL);
 	return -rc;
 }
 

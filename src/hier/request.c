@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,7 +22,6 @@
 #include "hier/hier.h"
 
 enum {
-	SET_MASK = 2,             /* SIG_SETMASK */
 	EAGER_POLLS = 100,        /* polls after the last event before the thread sleeps */
 	NAP_MIN_NS = 20000, NAP_MAX_NS = 500000,
 	GIVE_UP_NAPS = 2000,      /* of 1 ms each, at the end, without a call that ends */
@@ -155,10 +153,10 @@ static int create(void *(*run)(void *), void *arg)
 	pthread_t thread;
 	int rc;
 
-	syscall(SYS_rt_sigprocmask, SET_MASK, &blocked, &before,
-		sizeof(blocked)); /* a thread inherits its creator's signal mask */
+	/* a thread inherits its creator's signal mask */
+	os_signal_mask(OS_MASK_SET, &blocked, &before);
 	rc = pthread_create(&thread, NULL, run, arg);
-	syscall(SYS_rt_sigprocmask, SET_MASK, &before, NULL, sizeof(before));
+	os_signal_mask(OS_MASK_SET, &before, NULL);
 	if (!rc)
 		pthread_detach(thread);
 	return -rc;

@@ -59,6 +59,12 @@ enum os_simd os_simd(void);
 uint32_t os_float_modes(void);
 uint32_t os_float_modes_set(uint32_t modes);
 
+/* ---- signals ------------------------------------------------------------------------------ */
+enum { OS_MASK_UNBLOCK = 1, OS_MASK_SET = 2 };
+/* As rt_sigprocmask(), by the system call itself: neither the program's wrappers nor those of
+ * preload/ for sigprocmask() and syscall() see it. Context: async-signal-safe. */
+void os_signal_mask(int how, const uint64_t *mask, uint64_t *old);
+
 /* ---- CPUs --------------------------------------------------------------------------------- */
 #define OS_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct os_cpumask { uint64_t bits[OS_CPUMASK_WORDS]; };

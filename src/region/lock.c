@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lock of this folder; region_unlock() returns the regions that were doomed meanwhile. */
 #include <errno.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "region/private.h"
 
@@ -18,14 +16,14 @@ static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")))
  * itself: the guard uses SIGSEGV and SIGSYS, and a blocked fault kills the process.
  */
 #define SIGNAL_BIT(n) (1ull << ((n) - 1))
-enum { SET_MASK = 2, ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
+enum { ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
 
 static void block_signals(void)
 {
 	uint64_t mask = ~(SIGNAL_BIT(ILL) | SIGNAL_BIT(TRAP) | SIGNAL_BIT(ABRT) | SIGNAL_BIT(BUS) |
 			  SIGNAL_BIT(FPE) | SIGNAL_BIT(SEGV) | SIGNAL_BIT(SYS)), outside;
 
-	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, &outside, sizeof mask);
+	os_signal_mask(OS_MASK_SET, &mask, &outside);
 	mask_outside = outside;
 }
 
@@ -57,7 +55,7 @@ void region_unlock(void)
 	atomic_fetch_add_explicit(&region_table.head->version, 1, memory_order_release);
 	locked_here = false;
 	pthread_mutex_unlock(&lock);
-	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, NULL, sizeof mask);
+	os_signal_mask(OS_MASK_SET, &mask, NULL);
 	errno = err;
 }
 

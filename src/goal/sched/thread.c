@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "goal/sched/private.h"
@@ -227,11 +226,11 @@ static void watch(struct sched_group *g)
  * it in its handler. */
 static void unblock_faults(void)
 {
-	enum { UNBLOCK = 1, ILL = 4, TRAP = 5, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
+	enum { ILL = 4, TRAP = 5, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
 	const uint64_t faults = 1ull << (ILL - 1) | 1ull << (TRAP - 1) | 1ull << (BUS - 1) |
 				1ull << (FPE - 1) | 1ull << (SEGV - 1) | 1ull << (SYS - 1);
 
-	syscall(SYS_rt_sigprocmask, UNBLOCK, &faults, NULL, sizeof faults);
+	os_signal_mask(OS_MASK_UNBLOCK, &faults, NULL);
 }
 
 static void thread_main(void *arg)
