@@ -20,6 +20,9 @@
 #define REACH_READ 1u
 #define REACH_WRITE 2u
 
+/* vm_ns << 32 | copy_ns as this process has measured them once, as rank 1 of a group; or 0. */
+static _Atomic uint64_t probed_times;
+
 /* Set after a failed exchange: some peers may know this rank and others not, so it joins no
  * group. */
 static _Atomic int exchange_broken;
@@ -36,6 +39,7 @@ void group_layout(struct node_group *g, uint64_t area_bytes)
 static void make_hello(struct node_group *g, struct exchange *x, struct node_hello *h)
 {
 	int err = region_init();
+	const struct node_header *own = node_header_self();
 
 	memset(h, 0, sizeof *h);
 	h->version = NODE_VERSION;
@@ -43,10 +47,11 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->uid = geteuid();
 	h->session = getsid(0);
 	h->node_id = os_node_id();
-	h->start = os_process_start(getpid());
+	h->start = own && own->pid == h->pid ? own->start : os_process_start(h->pid);
 	h->options_hash = base_options_hash();
 	os_cpumask_self(&h->cpus);
 	h->memory_node = os_numa_node_of(&h->cpus);
+	h->has_times = atomic_load_explicit(&probed_times, memory_order_relaxed) != 0;
 	h->arena_id = node_arena_id();
 	x->fd = -1;
 	if (!err && atomic_load(&exchange_broken))
@@ -114,7 +119,7 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 
 /* ---- probe: can the ranks reach each other's memory? --------------------------------------- */
 
-static void probe_prepare(struct node_group *g)
+static void probe_prepare(struct node_group *g, const struct node_hello *all)
 {
 	struct node_rank *me = &g->ranks[g->rank];
 
@@ -122,7 +127,8 @@ static void probe_prepare(struct node_group *g)
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
 	me->process_word_off = process_word();
-	if (g->rank == 0 && g->area_bytes >= PROBE_COPIES * PROBE_BYTES)
+	if (g->rank == 0 && g->size > 1 && !all[1].has_times &&
+	    g->area_bytes >= PROBE_COPIES * PROBE_BYTES)
 		memset(node_area(g, 0), 0,
 		       /* unchanged zeros, but now in this CPU's cache */
 		       PROBE_COPIES * PROBE_BYTES);
@@ -148,15 +154,15 @@ static uint8_t probe_peer(struct node_group *g, int r)
 	return reach;
 }
 
-/* Measures the two ways to read memory that is not mapped: rank 1 reads from rank 0. */
-static void probe_time(struct node_group *g)
+/* Measures the two ways to read memory that is not mapped: rank 1 reads from rank 0. Returns: as
+ * probed_times; 0: no memory for it. */
+static uint64_t probe_time(struct node_group *g)
 {
-	struct node_rank *me = &g->ranks[1];
 	char *buf = g->area_bytes >= PROBE_COPIES * PROBE_BYTES ? malloc(PROBE_BYTES) : NULL;
 	uint64_t vm = UINT32_MAX, copy = UINT32_MAX;
 
 	if (!buf)
-		return;
+		return 0;
 	memset(buf, 1, PROBE_BYTES);
 	for (uint64_t off = 0; off < PROBE_COPIES * PROBE_BYTES; off += 2 * PROBE_BYTES) {
 		uint64_t t0 = os_now_ns(), t1;
@@ -171,10 +177,21 @@ static void probe_time(struct node_group *g)
 		copy = base_min_u64(copy, os_now_ns() - t1);
 	}
 	free(buf);
-	me->vm_ns = (uint32_t)vm;
-	me->copy_ns = (uint32_t)copy;
 	base_log(BASE_LOG_DEBUG, "node", "64 KiB: %u ns by process_vm_readv, %u ns by memcpy",
-		 me->vm_ns, me->copy_ns);
+		 (uint32_t)vm, (uint32_t)copy);
+	return vm << 32 | copy;
+}
+
+/* A process measures once: the memory for it costs more than all else of a connection. */
+static void probe_times_once(struct node_group *g, bool has_times)
+{
+	uint64_t times = has_times ? atomic_load_explicit(&probed_times, memory_order_relaxed)
+				   : probe_time(g);
+
+	g->ranks[1].vm_ns = (uint32_t)(times >> 32);
+	g->ranks[1].copy_ns = (uint32_t)times;
+	if (times >> 32) /* else the kernel refused a read */
+		atomic_store_explicit(&probed_times, times, memory_order_relaxed);
 }
 
 /* Returns: 0 when every peer's control data can be read through its mapping. */
@@ -188,7 +205,7 @@ static int probe_run(struct node_group *g, const struct node_hello *all)
 		g->reach[g->rank * g->size + r] = probe_peer(g, r);
 	}
 	if (g->rank == 1 && node_can_read(g, 1, 0))
-		probe_time(g);
+		probe_times_once(g, all[1].has_times);
 	return 0;
 }
 
@@ -313,7 +330,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		return -EPROTO;
 	group_set_control(g, g->places[0].arena + all[0].control_off);
 	set_waiting(g, all);
-	probe_prepare(g);
+	probe_prepare(g, all);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 5u
+#define NODE_VERSION 6u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */
@@ -36,7 +36,8 @@ struct node_hello {
 	uint64_t node_id, start, arena_id, arena_bytes, options_hash, socket_id;
 	uint64_t control_off;  /* rank 0: offset of the control segment in its arena */
 	struct os_cpumask cpus;
-	int32_t memory_node, unused;
+	int32_t memory_node;
+	int32_t has_times;     /* this process has measured node_rank.vm_ns and copy_ns */
 };
 
 /* One per rank, at the beginning of the control segment. */

@@ -30,22 +30,35 @@ static uint64_t hash_link(uint64_t hash, const char *path)
 	return hash_bytes(hash, text, n > 0 ? (size_t)n : 0);
 }
 
-uint64_t os_node_id(void)
+/* Reads the parts that stay as long as the process lives once. */
+static uint64_t hash_fixed(uint64_t hash)
 {
-	uint64_t hash = 14695981039346656037u;
+	static _Atomic uint64_t memo;
+	static _Atomic pid_t owner; /* a child of fork() may have another pid namespace */
 	struct utsname names;
 	char boot[64];
 	int n;
 
-	if (base_opt.node_name[0])
-		return hash_bytes(hash, base_opt.node_name, strlen(base_opt.node_name));
+	if (atomic_load_explicit(&owner, memory_order_acquire) == getpid())
+		return atomic_load_explicit(&memo, memory_order_relaxed);
 	n = os_procfile_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	hash = hash_bytes(hash, boot, n > 0 ? (size_t)n : 0);
 	/* Virtual machines resumed from one snapshot share a boot_id, but rarely a name. */
 	if (!uname(&names))
 		hash = hash_bytes(hash, names.nodename, strlen(names.nodename));
 	hash = hash_link(hash, "/proc/self/ns/pid");
-	return hash_link(hash, "/proc/self/ns/net");
+	atomic_store_explicit(&memo, hash, memory_order_relaxed);
+	atomic_store_explicit(&owner, getpid(), memory_order_release);
+	return hash;
+}
+
+uint64_t os_node_id(void)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	if (base_opt.node_name[0])
+		return hash_bytes(hash, base_opt.node_name, strlen(base_opt.node_name));
+	return hash_link(hash_fixed(hash), "/proc/self/ns/net");
 }
 
 /* Are the numbers in /proc those that this process has for others? Not in a new pid namespace with

@@ -62,6 +62,8 @@ int os_numa_node_of(const struct os_cpumask *cpus)
 {
 	struct os_cpumask near;
 
+	if (os_numa_node_count() == 1)
+		return 0;
 	for (int node = 0; node < os_numa_node_count(); node++) {
 		if (os_numa_node_cpus(node, &near))
 			continue;
