@@ -22,12 +22,15 @@
 
 /* Nobody accepts: a full queue proves that a rank is present, but not its pid. */
 #define DISCOVERY_BACKLOG SOMAXCONN
+#define KNOWN_RANKS 4096 /* of the job; later ones are looked for each time */
 
 static struct {
 	pthread_mutex_t lock;
 	int fd;
 	int reserve;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
+	/* ranks that have been present: they leave in MPI_Finalize only */
+	uint64_t known[KNOWN_RANKS / 64];
 } discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .reserve = -1 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -110,6 +113,7 @@ void node_announce(bool prefer_pmix)
 	discovery.fd = fd;
 	discovery.reserve = open_reserve();
 	discovery.job = job;
+	memset(discovery.known, 0, sizeof discovery.known);
 	pthread_mutex_unlock(&discovery.lock);
 	if (fd >= 0)
 		directory_publish(rank);
@@ -136,16 +140,30 @@ static bool is_present(uint64_t job, int rank, int *out_pid)
 	return present;
 }
 
+static bool is_or_was_present(int rank)
+{
+	uint64_t *word = &discovery.known[rank % KNOWN_RANKS / 64], bit = 1ull << rank % 64;
+	int pid;
+
+	if (rank < KNOWN_RANKS && *word & bit)
+		return true;
+	if (!is_present(discovery.job, rank, &pid))
+		return false;
+	if (rank < KNOWN_RANKS)
+		*word |= bit;
+	return true;
+}
+
 int node_first_absent(const int *job_ranks, int n)
 {
-	int absent = -1, pid;
+	int absent = -1;
 
 	pthread_mutex_lock(&discovery.lock);
 	/* a rank without free descriptors must reach the same result as the others */
 	if (discovery.reserve >= 0)
 		close(discovery.reserve);
 	for (int i = 0; discovery.job && absent < 0 && i < n; i++)
-		if (!is_present(discovery.job, job_ranks[i], &pid))
+		if (!is_or_was_present(job_ranks[i]))
 			absent = i;
 	discovery.reserve = open_reserve();
 	pthread_mutex_unlock(&discovery.lock);

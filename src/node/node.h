@@ -48,7 +48,7 @@ void node_withdraw(void);
 /*
  * Looks for these ranks of the job on this machine, after MPI_Init. Returns: the index of the first
  * one that does not run Sluice with equal options, or -1 when all do or the job is unknown; equal
- * on all ranks asked.
+ * on all ranks asked. A rank that was found once is not looked for again.
  */
 int node_first_absent(const int *job_ranks, int n);
 /* Returns: the pid of a rank of the job on this machine; 0: elsewhere, without Sluice, or unknown.

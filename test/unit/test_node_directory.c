@@ -211,3 +211,28 @@ UNIT_TEST(a_group_forms_where_one_rank_knows_the_other_already)
 {
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), one_knows_the_other, NULL);
 }
+
+/* Rank 1 has withdrawn: rank 0 found it before and does not look again, rank 2 did not. */
+static void found_once(struct ranks *r)
+{
+	const int all[] = { 0, 1, 2 }, others[] = { 0, 3 };
+
+	announce(r);
+	ranks_barrier(r);
+	if (!r->rank) {
+		CHECK_EQ(node_first_absent(all, 3), -1);
+		CHECK_EQ(node_first_absent(others, 2), 1);
+	}
+	ranks_barrier(r);
+	if (r->rank == 1)
+		node_withdraw();
+	ranks_barrier(r);
+	if (r->rank != 1)
+		CHECK_EQ(node_first_absent(all, 3), r->rank ? 1 : -1);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_rank_is_looked_for_until_it_is_found)
+{
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), found_once, NULL);
+}
