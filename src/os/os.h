@@ -184,6 +184,19 @@ void os_populate(void *addr, uint64_t bytes);
 struct dl_phdr_info;
 int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
 
+/* A function that a loaded library calls through its procedure linkage table. */
+struct os_import {
+	const char *name;
+	void *by;   /* called in its place */
+	void *next; /* the function. Given: where no call has bound the entry yet; NULL: unknown */
+};
+/*
+ * Replaces the import of one library, which is loaded at `base` and has its dynamic section at
+ * `dynamic`. `next` is written before. Returns: false: the library does not call it so, the
+ * function is not known, or it is replaced already. Context: the library stays loaded.
+ */
+bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic);
+
 /* Does the file of the loaded object that holds addr have a name that begins with one of these?
  * names: ends with NULL. Unlike dladdr() it searches no symbols. Returns: 0, 1, or -EBUSY as
  * os_objects_visit(). */

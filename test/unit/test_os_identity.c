@@ -128,3 +128,35 @@ UNIT_TEST(call_sites_are_remembered)
 	CHECK_EQ(os_is_host_mpi(own, true), 0);
 	CHECK_EQ(os_is_host_mpi(own, false), 0);
 }
+
+static int other_parent(void) { return -5; }
+
+static int replace_own(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			return os_replace_import(arg, info->dlpi_addr,
+						 (void *)(info->dlpi_addr +
+							  info->dlpi_phdr[i].p_vaddr));
+	return 0;
+}
+
+/* The executable comes first; nothing has called the function before, so its entry is unbound. */
+static int replace_in_executable(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	return replace_own(info, size, arg) ? 1 : 2;
+}
+
+UNIT_TEST(an_import_of_one_library_is_replaced)
+{
+	struct os_import none = { "no_such_function", (void *)other_parent, (void *)getpid };
+	struct os_import import = { "getpgrp", (void *)other_parent, NULL };
+	pid_t own = getpgid(0);
+
+	CHECK_EQ(os_objects_visit(replace_in_executable, &none), 2);
+	import.next = dlsym(RTLD_NEXT, import.name);
+	CHECK_EQ(os_objects_visit(replace_in_executable, &import), 1);
+	CHECK_EQ(getpgrp(), -5);
+	CHECK_EQ(((int (*)(void))import.next)(), own);
+	CHECK_EQ(((int (*)(void))dlsym(RTLD_DEFAULT, "getpgrp"))(), own);
+}

@@ -96,9 +96,6 @@ void *loader_next(const char *name, const void *caller);
  * report idle rounds to wait/. */
 void idle_prepare(void);
 void idle_start(void);
-/* Replaces the entry of `name` in the procedure linkage table of a loaded library.
- * Returns: the function before; NULL: the library does not call it so. */
-void *idle_replace_import(void *handle, const char *name, void *by);
 
 /* Returns: a function of the host MPI by its name; NULL while no host MPI is attached. For
  * narrow.c, as are the next two. */
