@@ -195,12 +195,17 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        use all CPUs of the machine
  *
  *   MPI calls that wait  drive all ranks as sluice_goal_wait does, from 2 us after they began to
- *                        wait, in groups from MPI communicators, if the MPI is Open MPI, or MPICH
- *                        from 4.3 and the program includes sluice/goal_mpi.h; and all that call
- *                        sluice_goal_progress(). In other MPIs a wait drives nothing, but leaves
- *                        its CPU to the progress thread where it yields or sleeps. Once such a wait
- *                        has ended, what others have left to it in its last 20 us waits for a call
- *                        of that rank, or for its progress thread: 0.4 ms at most
+ *                        wait, in groups from MPI communicators. All waits do in Open MPI; in MPICH
+ *                        from 4.3, if the program is compiled with its mpi.h and includes
+ *                        sluice/goal_mpi.h; in MPICH before 4.3 and MPICH's standard ABI, over UCX.
+ *                        Those that call sched_yield() in each turn do in MPICH's standard ABI
+ *                        over libfabric, and in Intel MPI with I_MPI_WAIT_MODE=1: all of Intel
+ *                        MPI's but MPI_Probe and MPI_Mprobe (the yields cost: a message of 8 bytes
+ *                        takes 0.6 us then, else 0.2). So do all waits of others that call
+ *                        sluice_goal_progress(). Other waits drive nothing, but leave their CPU to
+ *                        the progress thread where they sleep. Once a wait in MPI has ended, what
+ *                        others have left to it in its last 20 us waits for a call of that rank,
+ *                        or for its progress thread: 0.4 ms at most
  *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the
@@ -306,7 +311,7 @@ int sluice_goal_test(struct sluice_goal_instance *i);
 int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms);
 /* sluice_goal_start() and sluice_goal_wait(): the fastest way to run a schedule and wait for it. */
 int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_ms);
-/* For the wait loop of another library: called again and again with gaps of less than 10 us, for 2
+/* For the wait loop of another library: called again and again with gaps of less than 3 us, for 2
  * us and more, it drives all ranks of this process's groups as a waiting rank does, for about 5 us
  * and a copy in each call. It waits for nothing, and calls no function of the program or of MPI.
  * Returns: 1: something was done; 0; -1: nothing has been pending for 20 ms (nor been done for 10

@@ -33,7 +33,7 @@ static inline int sluice_goal_mpi_min(void *ctx, int64_t in, int64_t *out)
 
 /*
  * MPICH from 4.3 on calls functions of others while it waits. MPI_Finalize waits until all of them
- * have ended. (Open MPI is asked by the library.)
+ * have ended. (The library itself does what other MPIs need.)
  */
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40300300
 /* weak: a program runs with an older library, too */

@@ -25,3 +25,20 @@ def test_goal_api(name, ranks, guard, get_mpi):
         if behaviour != 'goal_on_halves' or ranks >= 4:
             assert f'ok {behaviour}\n' in result.out, result.explain()
     assert result.status == 0 and not result.leftovers, result.explain()
+
+
+# Intel MPI calls no function of another library while it waits, unless it is told to yield; in MPI_Probe
+# it never does.
+@pytest.mark.alone
+@pytest.mark.parametrize('sluice', [False, True])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi', 'impi', 'abi', 'debian-mpich', 'debian-openmpi'])
+def test_goal_is_left_to_waits_in_mpi(name, sluice, get_mpi):
+    mpi = get_mpi(name)
+    names = [f'goal_is_left_to_{wait}' for wait in ('barrier', 'recv', 'waitany', 'probe')]
+    if name == 'impi':
+        names.remove('goal_is_left_to_probe')
+    env = {'I_MPI_WAIT_MODE': '1', 'I_MPI_THREAD_YIELD': '2'}
+    result = mpi.launch(2, mpi.build('goal.c', EXTRA), *names, sluice=sluice,
+                        env=env if name == 'impi' else {}, timeout=100)
+    assert result.status == 0 and not result.leftovers, result.explain()
+    assert [name for name in names if f'ok {name}\n' not in result.out] == [], result.explain()

@@ -93,6 +93,32 @@ static void polls(struct ranks *r)
 
 UNIT_TEST(a_rank_that_polls_drives_one_that_computes) { ranks_run(2, NULL, polls, NULL); }
 
+/* A schedule that a rank drove which polls every 5 us would wait for each poll. */
+static void polls_rarely(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	_Atomic uint64_t *stamp = sched_alloc(g, 24);
+	struct sched_inst *s = open_chain(g, stamp);
+
+	for (int k = 0; k < ROUNDS; k++) {
+		*stamp = 0;
+		CHECK_EQ(r->rank ? 0 : sched_run(s), 0);
+		ranks_barrier(r);
+		case_compute(r->rank ? 2 * WATCH_NS : 0);
+		CHECK_EQ(r->rank ? sched_run(s) : 0, 0);
+		while (!r->rank && !*stamp) {
+			case_compute(5000);
+			CHECK_EQ(sched_poll(), 0);
+		}
+		ranks_barrier(r);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	}
+	ranks_barrier(r);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_rank_that_polls_rarely_drives_nobody) { ranks_run(2, NULL, polls_rarely, NULL); }
+
 /* Rank 0 polls for some microseconds and stops without a word, while, before or after rank 1 starts
  * what both need; then both compute. */
 static void stops_polling(struct ranks *r)

@@ -23,4 +23,7 @@ struct sluice_goal_schedule {
 int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks,
 		 struct sluice_goal_schedule **out);
 
+/* Once the program has initialized MPI: makes waits inside it call sched_poll(). */
+void api_poll_in_mpi(void);
+
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Public functions for groups and open schedules, made of sched/. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -34,22 +32,6 @@ static void load_options_once(void)
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
-static int poll_for_open_mpi(void) { return sched_poll() > 0; }
-
-/* Open MPI calls functions of others while it waits (MPICH: sluice/goal_mpi.h). */
-static void poll_in_open_mpi(void)
-{
-	static _Atomic bool is_done;
-	int (*is_initialized)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "MPI_Initialized");
-	int (*poll_also)(int (*)(void)) =
-		(int (*)(int (*)(void)))dlsym(RTLD_DEFAULT, "opal_progress_register");
-	int yes = 0;
-
-	if (poll_also && is_initialized && !is_initialized(&yes) && yes &&
-	    !atomic_exchange(&is_done, true))
-		poll_also(poll_for_open_mpi);
-}
-
 static int gather(void *ctx, const void *in, size_t bytes, void *out)
 {
 	const struct sluice_goal_oob *oob = ctx;
@@ -76,7 +58,7 @@ API_EXPORT int sluice_goal_group_create(const struct sluice_goal_oob *oob,
 	load_options_once();
 	ret = sched_group_create(&node, &g);
 	if (g)
-		poll_in_open_mpi();
+		api_poll_in_mpi();
 	*out = (struct sluice_goal_group *)g;
 	return !ret && !g ? -ENOTSUP : ret;
 }

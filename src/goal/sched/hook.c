@@ -11,7 +11,7 @@
 #include "goal/sched/private.h"
 
 #define WAITS_NS     2000u  /* of close calls: their thread waits */
-#define GAP_NS       10000u /* the program has computed between two calls */
+#define GAP_NS       3000u /* the program has computed, or the waiter polls too rarely */
 #define DRIVE_NS     5000u  /* one call, at most, but for the copy under way */
 #define NOTE_POLL_NS 2000u
 #define IDLE_NS      20000000u   /* nothing is pending */
