@@ -39,6 +39,6 @@ def test_goal_is_left_to_waits_in_mpi(name, sluice, get_mpi):
         names.remove('goal_is_left_to_probe')
     env = {'I_MPI_WAIT_MODE': '1', 'I_MPI_THREAD_YIELD': '2'}
     result = mpi.launch(2, mpi.build('goal.c', EXTRA), *names, sluice=sluice,
-                        env=env if name == 'impi' else {}, timeout=100)
+                        env=env if name == 'impi' else {}, timeout=200)
     assert result.status == 0 and not result.leftovers, result.explain()
     assert [name for name in names if f'ok {name}\n' not in result.out] == [], result.explain()

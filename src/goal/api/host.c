@@ -39,10 +39,11 @@ static unsigned poll_in_ucx(void *worker)
 }
 
 /* The call in the end is a jump: libsluice.so's sched_yield() looks whether an MPI library called
- * it. */
+ * it. After a poll that did something the next one follows at once. */
 static int poll_in_yield(void)
 {
-	sched_poll();
+	if (sched_poll() > 0)
+		return 0;
 	return ((yield_function *)imports[1].next)();
 }
 

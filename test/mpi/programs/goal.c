@@ -291,7 +291,7 @@ BEHAVIOUR(goal_while_ranks_wait_in_mpi, 2)
 	}
 }
 
-enum { STARTS = 50, TRIES = 20 };
+enum { STARTS = 50, TRIES = 200 };
 
 /* Rank 0 waits in meet() when rank 1 starts: the start leaves the schedule, which it would execute
  * otherwise, to rank 0, and the schedule ends soon while rank 1 computes. */
