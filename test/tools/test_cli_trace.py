@@ -136,6 +136,15 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
 
+def test_functions_of_cplusplus_are_named_as_the_source_names_them(mpich, tmp_path):
+    program = mpich.build(PROGRAMS / 'traced_plus.cc', ['-O0'])
+    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', program, sluice=False)
+    assert done.status == 0, done.explain()
+    assert {p['function'] for p in meta(tmp_path / 't')['places'] if p['calls']} == {
+        '(anonymous namespace)::hidden', 'ns::Box<int>::share', 'ns::Box<int>::operator()',
+        'main::{lambda(int*)#1}::operator()'}
+
+
 def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):
     for mode in ('fork', 'threads'):
         done = trace(mpich, tmp_path / mode, '--set', 'EARLY=on', mode=mode)

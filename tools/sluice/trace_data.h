@@ -177,6 +177,8 @@ void trace_symbols(struct trace_data *d);
 /* Implemented by one of trace_symbols_*.c. function and where are "" when unknown. */
 struct trace_symbol { char function[256], where[256]; };
 void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out);
+/* For them: sets function from the name of a symbol, a C++ name as the source writes it. */
+void trace_symbol_name(struct trace_symbol *out, const char *name);
 
 /* ---- what is shown ----------------------------------------------------------------------- */
 

@@ -53,7 +53,7 @@ void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol 
 		return;
 	name = dwfl_module_addrinfo(open_file.module, address, &in_symbol, &sym, NULL, NULL, NULL);
 	if (name)
-		snprintf(out->function, sizeof out->function, "%s", name);
+		trace_symbol_name(out, name);
 	line = dwfl_module_getsrc(open_file.module, address);
 	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
 	if (file)

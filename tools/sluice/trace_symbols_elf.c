@@ -2,7 +2,7 @@
 /* Functions from the symbol tables of 64-bit ELF files, for builds without elfutils. No lines. */
 #include <elf.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,10 +30,14 @@ static void find_in(const struct image *im, const Elf64_Shdr *table, const Elf64
 	for (uint64_t i = 0; syms && names && i < table->sh_size / sizeof *syms; i++)
 		if (ELF64_ST_TYPE(syms[i].st_info) == STT_FUNC && address >= syms[i].st_value &&
 		    address - syms[i].st_value < syms[i].st_size &&
-		    syms[i].st_name < strings->sh_size)
-			snprintf(out->function, sizeof out->function, "%.*s",
-				 (int)(strings->sh_size - syms[i].st_name),
-				 names + syms[i].st_name);
+		    syms[i].st_name < strings->sh_size) {
+			char *name = strndup(names + syms[i].st_name,
+					     strings->sh_size - syms[i].st_name);
+
+			if (name)
+				trace_symbol_name(out, name);
+			free(name);
+		}
 }
 
 static void find_by_sections(const struct image *im, uint64_t address, struct trace_symbol *out)
