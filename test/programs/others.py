@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs that nobody here wrote: which package has them, their input, and which of their output counts."""
 import gzip
+import os
 import pathlib
 import re
 import shutil
@@ -15,6 +16,10 @@ SCALAPACK_DATA = pathlib.Path('/usr/share/scalapack')
 LAMMPS = pathlib.Path('/usr/share/lammps/examples')
 PETSC = pathlib.Path('/usr/share/petsc')
 PSEUDO = pathlib.Path('/usr/share/doc/quantum-espresso/examples/atomic/pseudo-LDA-0.5/Si.pz-vbc.UPF.gz')
+FOAM = pathlib.Path('/usr/share/doc/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity')
+CP2K_DATA = pathlib.Path('/usr/share/cp2k')
+NWCHEM_DATA = pathlib.Path('/usr/share/nwchem')
+COARRAYS = pathlib.Path('/usr/lib/x86_64-linux-gnu/open-coarrays')
 FFT = BUILD / 'venv-programs/lib'
 
 NUMBER = re.compile(r'[-+]?(?:\d+\.\d*|\.\d+)(?:[eEdD][-+]?\d+)?')
@@ -189,6 +194,122 @@ def espresso(folder, ranks):
     return ['pw.x', '-i', 'si.in', *(['-nd', '4'] if ranks == 4 else [])]
 
 
+# ---- CP2K, NWChem ------------------------------------------------------------------------------------
+
+WATER = [(element, x + dx, y + dy, z + dz)
+         for x, y, z in ((0, 0, 0), (2.9, 0, 0.1), (0.1, 2.9, 1.1), (2.9, 2.9, 3.1))
+         for element, dx, dy, dz in (('O', 0, 0, 0), ('H', 0, 0.757, 0.587), ('H', 0, -0.757, 0.587))]
+CP2K = '''&GLOBAL
+ PROJECT water
+ RUN_TYPE MD
+&END GLOBAL
+&MOTION
+ &MD
+  STEPS 2
+  TIMESTEP 0.5
+  TEMPERATURE 300
+ &END MD
+&END MOTION
+&FORCE_EVAL
+ METHOD Quickstep
+ &DFT
+  BASIS_SET_FILE_NAME BASIS_SET
+  POTENTIAL_FILE_NAME GTH_POTENTIALS
+  &MGRID
+   CUTOFF 140
+  &END MGRID
+  &SCF
+   EPS_SCF 1.0E-5
+   &OT
+   &END OT
+  &END SCF
+  &XC
+   &XC_FUNCTIONAL Pade
+   &END XC_FUNCTIONAL
+  &END XC
+ &END DFT
+ &SUBSYS
+  &CELL
+   ABC 6.0 6.0 6.0
+  &END CELL
+  &COORD
+%s
+  &END COORD
+  &KIND H
+   BASIS_SET DZVP-GTH-PADE
+   POTENTIAL GTH-PADE-q1
+  &END KIND
+  &KIND O
+   BASIS_SET DZVP-GTH-PADE
+   POTENTIAL GTH-PADE-q6
+  &END KIND
+ &END SUBSYS
+&END FORCE_EVAL
+'''
+NWCHEM = '''start water
+geometry units angstrom noautosym
+%s
+end
+basis
+ * library 6-31g**
+end
+dft
+ xc b3lyp
+end
+task dft energy
+task mp2 energy
+'''
+
+
+def atoms(count):
+    return '\n'.join(f'{element} {x} {y} {z}' for element, x, y, z in WATER[:count])
+
+
+def cp2k(folder, ranks):
+    (folder / 'water.inp').write_text(CP2K % atoms(12))
+    return ['cp2k.psmp', '-i', 'water.inp']
+
+
+def nwchem(folder, ranks): # Global Arrays: one-sided operations
+    (folder / 'water.nw').write_text(NWCHEM % atoms(6))
+    return ['nwchem.openmpi', 'water.nw']
+
+
+# ---- OpenFOAM ------------------------------------------------------------------------------------------
+
+def foam(folder, ranks):
+    case = folder / 'cavity'
+    shutil.copytree(FOAM, case)
+    for path in case.rglob('*.gz'):
+        path.with_suffix('').write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    for name, old, new in [('blockMeshDict', '(20 20 1)', '(96 96 1)'), ('controlDict', '0.005;', '0.0005;'),
+                           ('controlDict', 'endTime         0.5;', 'endTime         0.02;')]:
+        path = case / 'system' / name
+        assert old in path.read_text(), f'{path} has changed'
+        path.write_text(path.read_text().replace(old, new))
+    head = 'FoamFile { version 2.0; format ascii; class dictionary; object decomposeParDict; }\n'
+    (case / 'system/decomposeParDict').write_text(
+        f'{head}numberOfSubdomains {ranks};\nmethod simple;\ncoeffs {{ n ({ranks} 1 1); }}\n')
+    for tool in ('blockMesh', 'decomposePar'):
+        subprocess.run([tool], cwd=case, check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, **FOAM_ENV})
+    return ['icoFoam', '-parallel', '-case', case]
+
+
+FOAM_ENV = {'WM_PROJECT_DIR': '/usr/share/openfoam'}
+
+
+# ---- Coarray Fortran: one-sided operations -------------------------------------------------------------
+
+def coarrays():
+    tests = COARRAYS / 'openmpi/bin/OpenCoarrays-2.10.1-tests'
+    for name in ('coarray_burgers_pde', 'co_reduce_test'):
+        yield Program(name, 'libcoarrays-openmpi-dev', 'debian-openmpi',
+                      lambda folder, ranks, name=name: [tests / name], tests / name, ranks=(2,),
+                      keep='passed', has_collectives=False)
+
+
 # ---- PETSc, hypre ------------------------------------------------------------------------------------------
 
 def petsc(source, *options):
@@ -231,6 +352,13 @@ PROGRAMS = [
     Program('pw.x', 'quantum-espresso quantum-espresso-data', 'debian-openmpi', espresso, PSEUDO,
             ranks=(1, 2, 3, 4), tolerance=2e-6,
             keep=r'^!|energy|convergence|force|total|^\s+-?\d+\.\d+ +-?\d'),
+    Program('cp2k', 'cp2k', 'debian-openmpi', cp2k, CP2K_DATA, ranks=(2, 4), tolerance=1e-8,
+            keep='ENERGY|Total energy'),
+    Program('nwchem', 'nwchem-openmpi', 'debian-openmpi', nwchem, NWCHEM_DATA, ranks=(2, 4), tolerance=1e-8,
+            keep=r'Total \w+ energy|Correlation energy'),
+    Program('icoFoam', 'openfoam openfoam-examples', 'debian-openmpi', foam, FOAM, env=FOAM_ENV,
+            keep='Solving|Courant|continuity', tolerance=1e-6),
+    *coarrays(),
     *[Program(f'petsc-{name}', 'libpetsc-real-dev libpetsc3.18-dev-examples', 'debian-openmpi',
               petsc(source, *options), PETSC, tolerance=1e-6)
       for name, source, options in [
