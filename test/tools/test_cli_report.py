@@ -82,6 +82,7 @@ def test_advice_names_the_option_that_admits_the_calls(tmp_path):
     for advice in of_vectors:
         assert advice['permille'] >= 50
         assert advice['set'] in (None, 'SLUICE_COLL=vector:on') and ' % of the run: ' in advice['text']
+        assert re.search(r' \(by \w+ \(traced_vectors', advice['text'])
 
 
 def test_one_screen(host_run):

@@ -145,6 +145,15 @@ def test_functions_of_cplusplus_are_named_as_the_source_names_them(mpich, tmp_pa
         'main::{lambda(int*)#1}::operator()'}
 
 
+def test_a_program_without_symbols_is_named_by_its_addresses(mpich, tmp_path):
+    program = tmp_path / 'stripped'
+    subprocess.run(['strip', '-s', '-o', program, mpich.build(PROGRAMS / 'traced.c')], check=True)
+    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', program, 'count', sluice=False)
+    assert done.status == 0, done.explain()
+    summary = (tmp_path / 't/summary.txt').read_text()
+    assert re.search(r'MPI_Bcast called at stripped\+0x[0-9a-f]+, in 2 processes', summary), summary
+
+
 def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):
     for mode in ('fork', 'threads'):
         done = trace(mpich, tmp_path / mode, '--set', 'EARLY=on', mode=mode)

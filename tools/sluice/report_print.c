@@ -45,15 +45,16 @@ static uint64_t mean_bytes(const struct report_group *g)
 
 /* ---- advice ------------------------------------------------------------------------------ */
 
-/* Writes "MPI_Alltoallw of 42 MiB (most at a.py:14) are 27 % of the run". */
+/* Writes "MPI_Alltoallw of 42 MiB (at a.py:14) are 27 % of the run". */
 static void name_group(const struct report *r, const struct report_group *g, char *out, size_t cap)
 {
-	char bytes[32];
+	char bytes[32], caller[320] = "at ?";
 
 	trace_format_bytes(mean_bytes(g), bytes, sizeof bytes);
-	snprintf(out, cap, "%s%s%s (%s%s) are %" PRIu64 " %% of the run", g->function,
-		 g->bytes ? " of " : "", g->bytes ? bytes : "",
-		 g->place && g->place->is_source ? "at " : "", g->place ? g->place->where : "?",
+	if (g->place)
+		trace_caller(g->place, caller, sizeof caller);
+	snprintf(out, cap, "%s%s%s (%s) are %" PRIu64 " %% of the run", g->function,
+		 g->bytes ? " of " : "", g->bytes ? bytes : "", caller,
 		 (permille(r, g->ns) + 5) / 10);
 }
 
@@ -155,6 +156,7 @@ static bool advise_messages(const struct report *r, struct advice *out)
 {
 	const struct report_messages *m = &r->messages;
 	const char *text = NULL;
+	char caller[320];
 
 	*out = (struct advice){ .permille = permille(r, m->ns) };
 	if (out->permille < WORTH_PERMILLE)
@@ -165,11 +167,13 @@ static bool advise_messages(const struct report *r, struct advice *out)
 	else if (m->served * 2 < m->copied)
 		text = "the kernel copies most of their data: Sluice needs buffers that are used "
 		       "again, and SLUICE_MESSAGES must not be off";
-	if (text)
-		snprintf(out->text, sizeof out->text,
-			 "messages (most time in %s at %s) are %" PRIu64 " %% of the run: %s",
-			 m->place->name, m->place->where, (out->permille + 5) / 10, text);
-	return text;
+	if (!text)
+		return false;
+	trace_caller(m->place, caller, sizeof caller);
+	snprintf(out->text, sizeof out->text,
+		 "messages (most time in %s called %s) are %" PRIu64 " %% of the run: %s",
+		 m->place->name, caller, (out->permille + 5) / 10, text);
+	return true;
 }
 
 /* Returns: how many. */

@@ -174,6 +174,8 @@ void trace_reason(const char *why, const char *function, char *out, size_t cap);
 
 /* Fills function and where of every place. */
 void trace_symbols(struct trace_data *d);
+/* Writes "at file.py:12", or "by function (file.c:12)" where the function is known. */
+void trace_caller(const struct trace_place *p, char *out, size_t cap);
 /* Implemented by one of trace_symbols_*.c. function and where are "" when unknown. */
 struct trace_symbol { char function[256], where[256]; };
 void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out);

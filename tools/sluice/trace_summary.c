@@ -201,14 +201,11 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 			const struct trace_place *p)
 {
 	uint64_t described = p->mapped + p->plain + p->packed;
+	char caller[900];
 
-	if (p->is_source)
-		fprintf(out, "\n%3zu %s called at %s, in %u %s\n", number, p->name, p->where,
-			p->processes, p->processes == 1 ? "process" : "processes");
-	else
-		fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
-			*p->function ? p->function : "?", p->where, p->processes,
-			p->processes == 1 ? "process" : "processes");
+	trace_caller(p, caller, sizeof caller);
+	fprintf(out, "\n%3zu %s called %s, in %u %s\n", number, p->name, caller, p->processes,
+		p->processes == 1 ? "process" : "processes");
 	print_reasons(out, d, p);
 	if (p->received)
 		fprintf(out,

@@ -83,3 +83,11 @@ void trace_symbols(struct trace_data *d)
 	name_places(d->places, d->places_count);
 	name_places(d->messages, d->messages_count);
 }
+
+void trace_caller(const struct trace_place *p, char *out, size_t cap)
+{
+	if (*p->function)
+		snprintf(out, cap, "by %s (%s)", p->function, p->where);
+	else
+		snprintf(out, cap, "at %s", p->where);
+}
