@@ -163,9 +163,7 @@ static bool is_computable(const struct coll_op *t)
 
 bool hier_suits(const struct coll_op *t)
 {
-	struct policy_options o = rt_policy_options();
-
-	return policy_admits_hier(&o, t->args.kind, t->bytes) &&
+	return policy_admits_hier(&rt_options, t->args.kind, t->bytes) &&
 	       (!coll_is_reduce(t->args.kind) || is_computable(t));
 }
 

@@ -16,8 +16,8 @@
 
 /* The gates decide by size which calls are admitted. */
 extern struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
-/* Returns: the options in force that set the gates. */
-struct policy_options rt_policy_options(void);
+/* The options in force, from which the gates are made; written at the start. */
+extern struct policy_options rt_options;
 
 /* The facts of a call that all ranks share. */
 struct rt_question {

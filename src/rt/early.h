@@ -33,6 +33,23 @@ static inline void rt_intercept_unref(void)
 {
 	atomic_fetch_sub_explicit(&rt_intercept_refs, 1, memory_order_release);
 }
+/* Number of these reasons for which a blocking collective looks at its communicator first:
+ * comm_state_sync(). */
+extern _Atomic uint32_t rt_sync_refs;
+static inline bool rt_is_syncing(void)
+{
+	return atomic_load_explicit(&rt_sync_refs, memory_order_relaxed) != 0;
+}
+static inline void rt_sync_ref(void)
+{
+	atomic_fetch_add_explicit(&rt_sync_refs, 1, memory_order_relaxed);
+	rt_intercept_ref();
+}
+static inline void rt_sync_unref(void)
+{
+	atomic_fetch_sub_explicit(&rt_sync_refs, 1, memory_order_relaxed);
+	rt_intercept_unref();
+}
 /* Number of pending operations: the call has returned, and the operation is not retired. */
 extern _Atomic uint32_t rt_pending;
 static inline bool rt_has_pending(void)

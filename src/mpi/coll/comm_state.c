@@ -486,31 +486,19 @@ bool comm_state_is_freed(struct comm_state *cs)
 
 /* ---- credit of nonblocking calls ------------------------------------------------------------ */
 
-static bool pay_locked(struct comm_state *cs, enum coll kind, uint64_t bytes)
-{
-	struct policy_options o = rt_policy_options();
-
-	cs->connect_credit += policy_connect_credit(&o, kind, bytes, cs->size);
-	return cs->connect_credit > policy_connect_threshold(&o) || base_fault("connect");
-}
-
 bool comm_state_pay(struct comm_state *cs, enum coll kind, uint64_t bytes)
 {
-	bool is_due;
-
-	pthread_mutex_lock(&session.lock);
-	is_due = pay_locked(cs, kind, bytes);
-	pthread_mutex_unlock(&session.lock);
-	return is_due;
+	cs->connect_credit += policy_connect_credit(&rt_options, kind, bytes, cs->size);
+	return cs->connect_credit > policy_connect_threshold(&rt_options) || base_fault("connect");
 }
 
 void comm_state_add_credit(struct comm_state *cs, enum coll kind, uint64_t bytes)
 {
 	pthread_mutex_lock(&session.lock);
 	if (!cs->is_connect_due && !cs->is_decided) {
-		cs->is_connect_due = pay_locked(cs, kind, bytes);
+		cs->is_connect_due = comm_state_pay(cs, kind, bytes);
 		if (cs->is_connect_due)
-			rt_intercept_ref();
+			rt_sync_ref();
 	}
 	pthread_mutex_unlock(&session.lock);
 }
@@ -518,7 +506,7 @@ void comm_state_add_credit(struct comm_state *cs, enum coll kind, uint64_t bytes
 static void cancel_connect(struct comm_state *cs)
 {
 	if (cs->is_connect_due)
-		rt_intercept_unref();
+		rt_sync_unref();
 	cs->is_connect_due = false;
 }
 
@@ -526,7 +514,7 @@ void comm_state_sync(MPI_Comm comm)
 {
 	struct comm_state *cs;
 
-	if (comm == abi.comm_null || comm_state_get(comm, &cs) || !cs)
+	if (!rt_is_syncing() || comm == abi.comm_null || comm_state_get(comm, &cs) || !cs)
 		return;
 	if (cs->rt && rt_requests_disagree(cs->rt))
 		rt_requests_agree(cs->rt);

@@ -33,7 +33,9 @@ struct comm_state {
 	bool has_neighbours;   /* every rank has a topology that rt can serve */
 	uint32_t short_calls;  /* short ones before connecting, where ranks take turns */
 	uint32_t passed_calls; /* calls, before connecting, that rt would admit if more follow */
-	uint64_t connect_credit; /* in ns; equal on all ranks at a blocking call */
+	/* in ns; equal on all ranks at a blocking call. No lock: collectives of a communicator
+	 * start in one thread at a time */
+	uint64_t connect_credit;
 	uint64_t timed_since_ns, timed_credit; /* of the call that is timed now: payment.c */
 	uint64_t host_percent; /* least time of a timed call, in percent of its credit; 0: none */
 	uint64_t next_price_question; /* credit at which the ranks agree again; equal on them */

@@ -23,11 +23,9 @@
 /* Begins to time the call, which the host MPI executes. */
 static void time_some(struct coll_args *args, struct comm_state *cs, uint64_t bytes)
 {
-	struct policy_options o = rt_policy_options();
-
 	if (cs->timed_calls++ % TIMED_EVERY)
 		return;
-	cs->timed_credit = policy_connect_credit(&o, args->kind, bytes, cs->size);
+	cs->timed_credit = policy_connect_credit(&rt_options, args->kind, bytes, cs->size);
 	cs->timed_since_ns = os_now_ns();
 	args->unpaid = cs;
 }
@@ -47,11 +45,10 @@ void coll_time_passed(struct comm_state *cs)
 /* Equal on all ranks. */
 static bool is_price_question_due(const struct comm_state *cs)
 {
-	struct policy_options o = rt_policy_options();
 	uint64_t due = base_max_u64(cs->next_price_question,
-				    policy_connect_threshold(&o) / FIRST_PRICE_QUESTION);
+				    policy_connect_threshold(&rt_options) / FIRST_PRICE_QUESTION);
 
-	return o.measures && cs->connect_credit > due;
+	return rt_options.measures && cs->connect_credit > due;
 }
 
 /* Returns: whether the times that all ranks took pay. A rank that often waits for late partners
@@ -90,9 +87,9 @@ static const char *exchange_passes(struct comm_state *cs, enum coll kind)
 /* Collective. */
 static bool exchanges_pay(struct coll_op *t)
 {
-	struct policy_options o = rt_policy_options();
-	uint64_t credit = policy_connect_credit(&o, t->args.kind, args_own_bytes(&t->args), 2);
-	int64_t threshold = (int64_t)(policy_connect_threshold(&o) / t->cs->exchanges), rest = 0;
+	const struct policy_options *o = &rt_options;
+	uint64_t credit = policy_connect_credit(o, t->args.kind, args_own_bytes(&t->args), 2);
+	int64_t threshold = (int64_t)(policy_connect_threshold(o) / t->cs->exchanges), rest = 0;
 
 	return !comm_state_ask(t->cs, threshold - (int64_t)base_min_u64(credit, INT64_MAX),
 				 &rest) && rest < 0;

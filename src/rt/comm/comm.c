@@ -89,7 +89,6 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 {
 	struct node_group *g = NULL;
 	uint64_t begin_ns = trace_activity_begin();
-	struct policy_options options;
 	struct rt_comm *c;
 	int64_t least;
 	int ret;
@@ -131,8 +130,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->has_gpu = least == HAS_GPU;
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
-	options = rt_policy_options();
-	c->admits_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
+	c->admits_requests = policy_admits_requests(&rt_options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);

@@ -24,6 +24,7 @@ bool rt_on;
 struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT] = {
 	[0 ... COLL_FORMS - 1] = { [0 ... COLL_COUNT - 1] = COLL_GATE_CLOSED },
 };
+struct policy_options rt_options;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
@@ -42,29 +43,21 @@ static bool decides_by_trials(void)
 	       (!base_opt.decide[n] || base_opt.decide[n] == ':');
 }
 
-struct policy_options rt_policy_options(void)
-{
-	struct policy_options o = { .threshold_bytes = base_opt.coll_threshold_bytes,
-				    .hier = base_opt.hier,
-				    .measures = decides_by_trials(),
-				    .switches = base_opt.endpoints_switch == BASE_SWITCH_USER };
-
-	memcpy(o.modes, base_opt.coll_modes, sizeof o.modes);
-	return o;
-}
-
 void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always)
 {
-	struct policy_options o = rt_policy_options();
-
-	policy_crowded(&o, &figures[kind], kind, ranks, out_again, out_always);
+	policy_crowded(&rt_options, &figures[kind], kind, ranks, out_again, out_always);
 }
 
 static void switch_on(void)
 {
-	struct policy_options o = rt_policy_options();
-
-	policy_gates(rt_gates, &o, figures, trace_is_on());
+	rt_options = (struct policy_options){
+		.threshold_bytes = base_opt.coll_threshold_bytes,
+		.hier = base_opt.hier,
+		.measures = decides_by_trials(),
+		.switches = base_opt.endpoints_switch == BASE_SWITCH_USER,
+	};
+	memcpy(rt_options.modes, base_opt.coll_modes, sizeof rt_options.modes);
+	policy_gates(rt_gates, &rt_options, figures, trace_is_on());
 	rt_on = message_begin();
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		rt_on |= !coll_gate_is_closed(&rt_gates[COLL_BLOCKING][kind]) ||

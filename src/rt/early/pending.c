@@ -20,7 +20,7 @@
 
 #include "rt/private.h"
 
-_Atomic uint32_t rt_intercept_refs, rt_pending;
+_Atomic uint32_t rt_intercept_refs, rt_sync_refs, rt_pending;
 
 static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
@@ -542,6 +542,7 @@ static void after_fork_child(void)
 	first = NULL;
 	last = &first;
 	atomic_store_explicit(&rt_intercept_refs, 0, memory_order_relaxed);
+	atomic_store_explicit(&rt_sync_refs, 0, memory_order_relaxed);
 	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&spin, 0, memory_order_relaxed);
 	engine_after_fork_child();

@@ -178,7 +178,7 @@ static void end(struct rt_comm *c)
 	t->of->trial.is_running = false;
 	free(t->requests);
 	*t = (struct requests_trial){ 0 };
-	rt_intercept_unref();
+	rt_sync_unref();
 }
 
 static bool begin(struct rt_comm *c, struct call_class *k)
@@ -194,7 +194,7 @@ static bool begin(struct rt_comm *c, struct call_class *k)
 	/* without memory the trial has no result */
 	t->requests = calloc(N * policy_trial_batch(&k->trial), sizeof *t->requests);
 	t->entered_ns = trials_now_ns();
-	rt_intercept_ref();
+	rt_sync_ref();
 	return true;
 }
 
@@ -338,7 +338,7 @@ static void defer_question(struct rt_comm *c, struct policy_reuse *u)
 {
 	policy_reuse_defer(u);
 	if (!c->requests_wait)
-		rt_intercept_ref();
+		rt_sync_ref();
 	c->requests_wait = true;
 }
 
@@ -381,7 +381,7 @@ static void agree_on_reuse(struct rt_comm *c)
 		policy_reuse_answer(asked[i], common >> i & 1);
 	base_count(BASE_CTR_REUSE_ASKED, 1);
 	if (n < QUESTIONS_MAX) {
-		rt_intercept_unref();
+		rt_sync_unref();
 		c->requests_wait = false;
 	}
 }
@@ -397,7 +397,7 @@ void rt_requests_agree(struct rt_comm *c)
 void requests_trials_end(struct rt_comm *c)
 {
 	if (c->requests_wait)
-		rt_intercept_unref();
+		rt_sync_unref();
 	c->requests_wait = false;
 	if (c->requests_trial.of)
 		end(c);
