@@ -34,6 +34,14 @@ uint64_t rate_begin(_Atomic uint32_t *messages);
 /* Adds the measurement that rate_begin() has begun. Noise of an eighth is not written. */
 void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns);
 
+/* ---- unserved.c ---------------------------------------------------------------------------- */
+/* Is a short read from this process the kernel's without a check? Counts it. */
+bool unserved_is(int pid);
+/* A check found nothing to serve. Returns: the reads that it stands for, at least 1. */
+uint32_t unserved_note(int pid, struct node_header *h);
+/* A read from this process was served. */
+void unserved_end(int pid);
+
 /* ---- snapshot.c ---------------------------------------------------------------------------- */
 /* The owner, at its start: reserves memory for the copies. */
 void snapshot_begin(struct node_header *h);

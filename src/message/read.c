@@ -311,6 +311,11 @@ static _Atomic uint64_t unfound_ns;
 static _Atomic bool has_served;
 static _Atomic uint32_t vain_searches;
 
+static bool is_one_short(const struct message_read *c)
+{
+	return c->remotes == 1 && c->remote->iov_len <= EDGES_MIN_BYTES;
+}
+
 /* Has the kernel read all, and tells the owner. h: NULL: it was not found. */
 static ssize_t read_private(const struct message_read *c, struct node_header *h, uint64_t total)
 {
@@ -318,14 +323,16 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 	bool is_long = !h || total >= TIMED_MIN_BYTES;
 	uint64_t begin_ns = is_long ? os_now_ns() : rate_begin(&messages);
 	ssize_t ret = read_real(c);
+	uint32_t reads;
 
 	if (!h)
 		atomic_fetch_add_explicit(&unfound_ns, os_now_ns() - begin_ns,
 					  memory_order_relaxed);
 	if (!h || ret != (ssize_t)total)
 		return ret;
+	reads = is_one_short(c) ? unserved_note(c->pid, h) : 1;
 	if (total >= COUNT_MIN_BYTES)
-		count_private(h, total);
+		count_private(h, total * reads);
 	note_private(h, c->remote, c->remotes);
 	if (total <= SNAPSHOT_MAX_BYTES)
 		rate_end(h->kernel_ps, total, begin_ns);
@@ -343,7 +350,7 @@ static bool is_private(const struct message_read *c, struct node_header *h)
 {
 	struct region_range range;
 
-	return c->remotes == 1 && !snapshot_is_any(h) &&
+	return is_one_short(c) && !snapshot_is_any(h) &&
 	       !region_peer_find(h, (uintptr_t)c->remote->iov_base, &range);
 }
 
@@ -367,6 +374,7 @@ static ssize_t read_served(const struct message_read *c, struct node_header *h, 
 		count_private(h, total - r.served);
 	if (!atomic_load_explicit(&has_served, memory_order_relaxed))
 		atomic_store_explicit(&has_served, true, memory_order_relaxed);
+	unserved_end(c->pid);
 	ret = r.n ? read_pieces(&r) : (ssize_t)total;
 	base_count(BASE_CTR_MESSAGES, 1);
 	base_count(BASE_CTR_BYTES_MESSAGES, r.served);
@@ -432,7 +440,7 @@ static ssize_t read_any(const struct message_read *c, uint64_t *served)
 	ssize_t ret;
 	int err = errno;
 
-	if (c->flags)
+	if (c->flags || (is_one_short(c) && unserved_is(c->pid)))
 		return read_real(c);
 	total = base_min_u64(vector_bytes(c->local, c->locals),
 			     vector_bytes(c->remote, c->remotes));
@@ -446,7 +454,7 @@ static ssize_t read_any(const struct message_read *c, uint64_t *served)
 		ret = read_served(c, NULL, total, served);
 	} else {
 		h = find_header(c->pid);
-		if (!h || (total <= EDGES_MIN_BYTES && is_private(c, h)))
+		if (!h || is_private(c, h))
 			ret = read_private(c, h, total);
 		else
 			ret = read_served(c, h, total, served);

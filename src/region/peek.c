@@ -117,9 +117,19 @@ bool peek_region(uintptr_t start, uintptr_t end, struct region *out)
 
 #define TRIES 16 /* the owner holds its lock for a microsecond mostly */
 
+static const struct region_head *head_of(const void *arena)
+{
+	return (const void *)((const char *)arena + OS_PAGE);
+}
+
+uint64_t region_peer_version(const void *arena)
+{
+	return atomic_load_explicit(&head_of(arena)->version, memory_order_relaxed);
+}
+
 bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *out)
 {
-	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
+	const struct region_head *head = head_of(arena);
 	struct region r;
 
 	*out = (struct region_range){ .start = UINTPTR_MAX };
@@ -146,7 +156,7 @@ bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *ou
 bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,
 		     uintptr_t end)
 {
-	const struct region_head *head = (const void *)((const char *)arena + OS_PAGE);
+	const struct region_head *head = head_of(arena);
 	struct region_range now;
 
 	region_fence(); /* the copy, then the version; partner: region_lock */

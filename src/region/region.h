@@ -177,6 +177,8 @@ struct region_range {
  * mapped here. Context: any; no lock.
  */
 bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *out);
+/* Returns: a number that changes whenever the owner's regions do. */
+uint64_t region_peer_version(const void *arena);
 /* Has [start, end) of its owner been part of this region without a break since region_peer_find()?
  * */
 bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "os/endpoint.h"
+#include "message/private.h"
 #include "os/os.h"
 #include "message_case.h"
 
@@ -366,6 +367,110 @@ static void second_peer_is_earned_later(struct ranks *r)
 UNIT_TEST(a_second_peer_is_looked_for_later_where_nothing_was_served)
 {
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), second_peer_is_earned_later, NULL);
+}
+
+/* ---- peers of which nothing is served -------------------------------------------------------- */
+
+enum { SHORT = 16384, SHORT_READS = 2000, BLOCKS = 16, BLOCK = 65536 };
+
+static void read_short(struct ranks *r, const char *p, char *mine)
+{
+	CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, SHORT), SHORT);
+	CHECK_EQ((uint8_t)mine[SHORT - 1], byte_at(SHORT - 1));
+}
+
+/* Reads of one block, then of others. Returns: those others that the owner was told of. */
+static int blocks_told(struct ranks *r, const char *p, char *mine)
+{
+	struct node_header *h = node_header_of(r->pids[0], false);
+	int told = 0;
+
+	for (int i = 0; i < SHORT_READS; i++)
+		read_short(r, p, mine);
+	for (int i = 1; i <= BLOCKS; i++) {
+		uintptr_t at = (uintptr_t)p + (uintptr_t)i * BLOCK;
+
+		CHECK_EQ(read_one(r->pids[0], mine, at, SHORT), SHORT);
+		told += atomic_load(node_granule(h, at >> NODE_GRANULE_SHIFT)) ==
+			(uint32_t)(at >> NODE_GRANULE_SHIFT);
+	}
+	return told;
+}
+
+/* The owner hears of few reads, of each as of many, until its regions change. */
+static void checks_become_rare(struct ranks *r)
+{
+	char *p, *mine = pages(MIB);
+	struct node_header *h;
+	uint64_t before, counted;
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(2 * MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	if (r->rank) {
+		h = node_header_of(r->pids[0], false);
+		before = atomic_load(&h->private_bytes);
+		real_calls = 0;
+		CHECK(blocks_told(r, p, mine) <= 2);
+		CHECK_EQ(real_calls, SHORT_READS + BLOCKS);
+		counted = (atomic_load(&h->private_bytes) - before) / SHORT;
+		CHECK(counted > SHORT_READS / 2 && counted < 2 * SHORT_READS);
+	}
+	ranks_barrier(r);
+	if (!r->rank)
+		CHECK(is_mapped(p, 2 * MIB));
+	ranks_barrier(r);
+	if (r->rank) {
+		real_calls = 0;
+		read_short(r, p, mine);
+		CHECK_EQ(real_calls, 0);
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(a_peer_of_which_nothing_is_served_is_checked_rarely)
+{
+	ranks_run(2, NULL, checks_become_rare, NULL);
+}
+
+/* A short message that is offered is found at once. */
+static void offers_are_found(struct ranks *r)
+{
+	struct message_edges whole = { SHORT, 0 };
+	struct snapshot *s = NULL;
+	char *p, *mine = pages(MIB);
+
+	announce(r);
+	if (!r->rank)
+		tell(r, pages(2 * MIB));
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	if (r->rank)
+		CHECK(blocks_told(r, p, mine) <= 2);
+	ranks_barrier(r);
+	if (!r->rank)
+		s = snapshot_make(node_header_self(), p, SHORT, &whole, false);
+	ranks_barrier(r);
+	if (r->rank) {
+		real_calls = 0;
+		read_short(r, p, mine);
+		CHECK_EQ(real_calls, 0);
+	}
+	ranks_barrier(r);
+	if (!r->rank)
+		snapshot_end(node_header_self(), s);
+	ranks_barrier(r);
+	if (r->rank)
+		for (int i = 1; i <= BLOCKS; i++)
+			read_short(r, p, mine);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(what_such_a_peer_offers_is_found_at_once)
+{
+	ranks_run(2, NULL, offers_are_found, NULL);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
