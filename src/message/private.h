@@ -8,6 +8,7 @@
 #include "node/node.h"
 
 extern _Atomic bool message_is_on;
+extern _Atomic bool message_has_sent; /* a message that its receiver may read (a hint) */
 
 /* Longest message of which a blocking send offers a copy. */
 #define SNAPSHOT_MAX_BYTES (256u << 10)
@@ -37,7 +38,8 @@ void rate_end(_Atomic uint32_t *rates, uint64_t bytes, uint64_t begin_ns);
 /* ---- unserved.c ---------------------------------------------------------------------------- */
 /* Is a short read from this process the kernel's without a check? Counts it. */
 bool unserved_is(int pid);
-/* A check found nothing to serve. Returns: the reads that it stands for, at least 1. */
+/* A check found nothing to serve; h: NULL: nor the peer. Returns: the reads that it stands for, at
+ * least 1. */
 uint32_t unserved_note(int pid, struct node_header *h);
 /* A read from this process was served. */
 void unserved_end(int pid);

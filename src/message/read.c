@@ -28,6 +28,7 @@
 #define FIND_NS            120000u       /* of a search for a peer */
 #define FIND_TIMES         4
 #define FIND_VAIN_MAX      6u
+#define FIND_VAIN_UNSENT   2u            /* of a process that has sent no long message */
 #define PLAIN_MAX_BYTES    16384u        /* libc's memcpy, without a choice of kernels */
 
 enum {
@@ -323,14 +324,13 @@ static ssize_t read_private(const struct message_read *c, struct node_header *h,
 	bool is_long = !h || total >= TIMED_MIN_BYTES;
 	uint64_t begin_ns = is_long ? os_now_ns() : rate_begin(&messages);
 	ssize_t ret = read_real(c);
-	uint32_t reads;
+	uint32_t reads = is_one_short(c) ? unserved_note(c->pid, h) : 1;
 
 	if (!h)
-		atomic_fetch_add_explicit(&unfound_ns, os_now_ns() - begin_ns,
+		atomic_fetch_add_explicit(&unfound_ns, (os_now_ns() - begin_ns) * reads,
 					  memory_order_relaxed);
 	if (!h || ret != (ssize_t)total)
 		return ret;
-	reads = is_one_short(c) ? unserved_note(c->pid, h) : 1;
 	if (total >= COUNT_MIN_BYTES)
 		count_private(h, total * reads);
 	note_private(h, c->remote, c->remotes);
@@ -410,6 +410,19 @@ static ssize_t read_decoupled(const struct message_read *c, uint64_t total)
 	return -1;
 }
 
+/* Returns: searches in vain so far. A process that has sent no long message may be in collectives
+ * only, and begins with some. */
+static uint32_t find_vain(void)
+{
+	uint32_t vain = atomic_load_explicit(&vain_searches, memory_order_relaxed);
+
+	if (atomic_load_explicit(&has_served, memory_order_relaxed))
+		return 0;
+	return atomic_load_explicit(&message_has_sent, memory_order_relaxed)
+		       ? vain
+		       : (uint32_t)base_max_u64(vain, FIND_VAIN_UNSENT);
+}
+
 /*
  * Returns: the header of a peer, or NULL. A search takes FIND_NS, and gains nothing if few messages
  * follow: one for each FIND_TIMES * FIND_NS of reads from processes that were not found. Nor does
@@ -420,9 +433,7 @@ static struct node_header *find_header(int pid)
 {
 	struct node_header *h = node_header_of(pid, false);
 	uint64_t ns = atomic_load_explicit(&unfound_ns, memory_order_relaxed);
-	uint32_t vain = atomic_load_explicit(&has_served, memory_order_relaxed)
-				? 0
-				: atomic_load_explicit(&vain_searches, memory_order_relaxed);
+	uint32_t vain = find_vain();
 
 	if (h || (message_is_by_cost() && ns < (uint64_t)FIND_NS * FIND_TIMES << 2 * vain))
 		return h;

@@ -9,6 +9,7 @@
 
 _Atomic bool message_is_on;
 _Atomic uint64_t message_gate = UINT64_MAX;
+_Atomic bool message_has_sent;
 
 bool message_begin(void)
 {
@@ -82,6 +83,8 @@ struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
 	bool may_copy = is_wanted && copy != MESSAGE_UNCOPIED;
 	struct snapshot *s = NULL;
 
+	if (!atomic_load_explicit(&message_has_sent, memory_order_relaxed))
+		atomic_store_explicit(&message_has_sent, true, memory_order_relaxed);
 	if (is_wanted)
 		rate(h);
 	if (may_copy && bytes <= SNAPSHOT_WHOLE_BYTES)

@@ -2,7 +2,8 @@
 /*
  * Peers of which nothing is served. To check a peer's regions and copies, and to tell the peer
  * what the kernel reads, takes 0.1 us of a read of 1 us. After CHECKS in vain most reads of a
- * peer are the kernel's at once, as long as it offers no copy and its regions do not change.
+ * peer are the kernel's at once, as long as it offers no copy and its regions do not change. The
+ * same holds of a process that was not found.
  *
  * A lost or mixed update costs a check, or one read by the kernel.
  */
@@ -16,7 +17,7 @@ static struct peer {
 	_Atomic int pid;
 	_Atomic uint32_t checks; /* in a row that were in vain */
 	_Atomic uint32_t skip;  /* reads before the next check */
-	_Atomic(struct node_header *) header; /* stays mapped */
+	_Atomic(struct node_header *) header; /* stays mapped; NULL: it was not found */
 	_Atomic uint64_t regions; /* their version at the last check */
 } peers[PEERS];
 
@@ -39,22 +40,24 @@ bool unserved_is(int pid)
 
 	if (!skip || GET(p->pid) != pid)
 		return false;
-	if (snapshot_is_any(h) || region_peer_version(h) != GET(p->regions)) {
+	if (h && (snapshot_is_any(h) || region_peer_version(h) != GET(p->regions))) {
 		SET(p->checks, 0);
-		skip = 1;
+		SET(p->skip, 0);
+		return false;
 	}
 	SET(p->skip, skip - 1);
-	return skip > 1;
+	return true;
 }
 
 uint32_t unserved_note(int pid, struct node_header *h)
 {
 	struct peer *p = peer_of(pid);
-	uint32_t checks = GET(p->pid) == pid ? GET(p->checks) : 0;
+	bool is_known = GET(p->pid) == pid && GET(p->header) == h;
+	uint32_t checks = is_known ? GET(p->checks) : 0;
 
 	SET(p->pid, pid);
 	SET(p->header, h);
-	SET(p->regions, region_peer_version(h));
+	SET(p->regions, h ? region_peer_version(h) : 0);
 	SET(p->checks, checks + 1);
 	/* release: the header; partner: unserved_is */
 	atomic_store_explicit(&p->skip, skip_after(checks + 1), memory_order_release);
