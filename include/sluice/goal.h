@@ -14,7 +14,8 @@
  * opened, and one scratchpad, which lives as long as the open schedule.
  *
  * Errors are negative numbers of <errno.h>; a label is 0 or more. A schedule keeps its first error,
- * and sluice_goal_compile() returns it: a program may check there only.
+ * and sluice_goal_compile() returns it: a program may check there only. Pointers are not checked:
+ * NULL only where it is allowed below, as options, or for lists of 0 elements.
  *
  * Threads: any. One thread at a time uses an object, except a group: any number of threads open,
  * run and close schedules in it. Context: not in signal handlers.
@@ -95,15 +96,16 @@ enum sluice_goal_type {
 	SLUICE_GOAL_F64
 };
 
-/* Creates an empty schedule with a scratchpad of that size. Returns: 0 with *out, -ENOMEM. */
+/* Creates an empty schedule with a scratchpad of that size, which sluice_goal_open() allocates.
+ * Returns: 0 with *out; -ENOMEM. */
 int sluice_goal_create(uint64_t scratchpad_bytes, struct sluice_goal **out);
 /* Schedules compiled from it stay valid. NULL is allowed. */
 void sluice_goal_destroy(struct sluice_goal *g);
 
 /*
- * Adding operations. Returns: the label of the operation, counted from 0; -EINVAL: the place is not
- * valid, the length is no multiple of the element's, or operands overlap; -ENOMEM; -ENOSPC after
- * INT32_MAX operations.
+ * Adding operations. Returns: the label of the operation, counted from 0; -EINVAL: there is no such
+ * space, peer, tag, operation or type, the place lies outside the scratchpad, a length overflows,
+ * or operands overlap; -ENOMEM; -ENOSPC: more than INT32_MAX operations, or pieces of lists.
  *
  * A send has ended when its memory may be written again; a receive, when the bytes are in place.
  * The n-th send from one rank to another under a tag matches the n-th receive there for that source
@@ -127,7 +129,8 @@ int sluice_goal_copy(struct sluice_goal *g, struct sluice_goal_place dst,
 int sluice_goal_local(struct sluice_goal *g, enum sluice_goal_operation operation,
 		      enum sluice_goal_type type, struct sluice_goal_place dst,
 		      struct sluice_goal_place a, struct sluice_goal_place b, uint64_t count);
-/* Keeps the rank busy for `ns`, as computing in an application would. */
+/* Stands for computing of the application: ends `ns` after it has begun, and uses no CPU. The calcs
+ * of a rank follow one another; its other operations go on. */
 int sluice_goal_calc(struct sluice_goal *g, uint64_t ns);
 /* Writes the time since the run began, in ns, as 8 bytes to dst. */
 int sluice_goal_stamp(struct sluice_goal *g, struct sluice_goal_place dst);
@@ -143,7 +146,7 @@ int sluice_goal_irequires(struct sluice_goal *g, int op, int before);
 /*
  * Compiles the schedule for one of `ranks` ranks. g can be extended and compiled again. Returns: 0
  * with *out; the first error of the functions above; -ELOOP: requirements form a cycle; -EINVAL: a
- * peer is no rank, or a place lies outside the scratchpad; -ENOMEM.
+ * peer is no rank, or there are 0 ranks or more than INT32_MAX; -ENOMEM.
  */
 int sluice_goal_compile(struct sluice_goal *g, uint32_t ranks, struct sluice_goal_schedule **out);
 /* Makes a schedule from its bytes, which are copied and verified: they may come from an untrusted
@@ -153,9 +156,10 @@ int sluice_goal_load(const void *data, uint64_t bytes, uint32_t ranks,
 /* The bytes of a schedule, without addresses, to store or send. They live as long as the
  * schedule. */
 const void *sluice_goal_data(const struct sluice_goal_schedule *s, uint64_t *out_bytes);
-/* Returns: how many bytes a buffer must have for the schedule to run. */
+/* Returns: how many bytes a buffer must have for the schedule to run; 0: the schedule does not name
+ * it. */
 uint64_t sluice_goal_user_bytes(const struct sluice_goal_schedule *s, uint32_t buffer);
-/* No run of the schedule may be in flight. NULL is allowed. */
+/* At any time: open schedules have a copy. NULL is allowed. */
 void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
 
 /* ---- running ----------------------------------------------------------------------------- */
@@ -180,7 +184,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        there is one and all buffers are from sluice_goal_alloc(). Otherwise it
  *                        executes operations of this rank that require nothing. Then, unless a rank
  *                        of the group waits, it executes all that is ready of every rank that is
- *                        in no call and what follows from it, for about 100 us at most
+ *                        in no call and what follows from it, for about 100 us at most, and
+ *                        the piece of a copy that it has begun (1/38 of a long message)
  *   sluice_goal_test     the same, and takes part in a copy or computation that another rank has
  *                        begun
  *   sluice_goal_wait,    execute operations of this rank as they become ready, of all its
@@ -225,10 +230,12 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * thread, of that process.
  *
  * Every rank can read and write memory of sluice_goal_alloc(). Other memory of the program is
- * copied by system call, by the rank that sends or receives it.
+ * copied by system call in messages above 4 KB, by the rank that sends or receives it; where the
+ * kernel refuses that, the sender packs the message.
  *
- * When a process dies, runs that depend on it fail with -EOWNERDEAD and their schedules cannot be
- * started any more; other schedules go on. Sluice names the rank and the operation on stderr.
+ * When a process dies, runs that depend on it fail with -EOWNERDEAD; other schedules go on. Sluice
+ * names the rank and the operation on stderr. A schedule whose run has failed, for this or another
+ * reason, cannot be started any more, and its memory is freed with the group.
  *
  * A forked child must not use its parent's groups.
  */
@@ -245,21 +252,24 @@ struct sluice_goal_oob {
 };
 
 /* Creates a group. Collective. Returns: 0 with *out; -ENOTSUP on all ranks: they do not share a
- * machine, a user or their SLUICE_ options, see sluice_goal_refusal(); an error of oob. */
+ * machine, a user or their SLUICE_ options, see sluice_goal_refusal(); -EINVAL: there is no such
+ * rank; -ENOMEM; an error of oob. */
 int sluice_goal_group_create(const struct sluice_goal_oob *oob, struct sluice_goal_group **out);
 /*
  * Creates a group without MPI: the processes know a name (1 to 64 bytes), their rank and the number
  * of ranks. Waits until all have come; timeout_ms < 0: for ever. The name is free again afterwards.
- * Returns: 0 with *out; -ETIMEDOUT; -EADDRINUSE: a group of this name is being made; -EEXIST: this
- * rank has joined already; -EINVAL: the processes disagree about the size; -EPERM: the name is
- * another user's; -ECONNRESET: a rank died meanwhile; -ENOTSUP as above.
+ * Returns: 0 with *out; -ETIMEDOUT: this rank may try again; -EADDRINUSE: a group of this name is
+ * being made; -EEXIST: this rank has joined already; -EINVAL: there is no such rank or name, or the
+ * processes disagree about the size; -EPERM: the name is another user's; -ECONNRESET: rank 0 has
+ * given up, or a rank died meanwhile; -ENOTSUP and -ENOMEM as above.
  */
 int sluice_goal_group_join(const char *name, int rank, int size, int timeout_ms,
 			   struct sluice_goal_group **out);
-/* Why the last attempt of this process to create a group failed: a sentence. */
+/* The reason of the last -ENOTSUP in this process: a sentence. */
 const char *sluice_goal_refusal(void);
 /* Closes this rank's open schedules and destroys its part of the group; runs of other ranks that
- * need this rank fail. All ranks call it; it waits up to 2 seconds for the others. */
+ * need this rank fail. All ranks call it; it waits up to 2 seconds for the others. No other thread
+ * may use the group any more. NULL is allowed. */
 void sluice_goal_group_destroy(struct sluice_goal_group *g);
 /* The name of sluice_goal_group_destroy() before 0.1.0; the next version removes it. */
 __attribute__((deprecated("use sluice_goal_group_destroy()"))) static inline void
@@ -273,8 +283,9 @@ int sluice_goal_group_rank(const struct sluice_goal_group *g);
 int sluice_goal_group_size(const struct sluice_goal_group *g);
 
 /* Memory that every rank of the group maps: the fastest to send from and to receive into.
- * Destroying the group frees it. Returns: NULL with errno. */
+ * Destroying the group frees it. Returns: NULL with errno ENOMEM, also for 0 bytes. */
 void *sluice_goal_alloc(struct sluice_goal_group *g, uint64_t bytes);
+/* NULL is allowed. */
 void sluice_goal_free(struct sluice_goal_group *g, void *memory);
 
 struct sluice_goal_buffer { void *memory; uint64_t bytes; };
@@ -289,16 +300,19 @@ struct sluice_goal_options {
 /*
  * Opens a schedule on buffers, for any number of runs: space SLUICE_GOAL_USER + i is buffers[i].
  * The buffers stay until it is closed; the compiled schedule may go. options may be NULL. Returns:
- * 0 with *out; -EINVAL: it needs more or longer buffers, or is for another number of ranks;
- * -ENOMEM; -ENOSPC: 16384 are open.
+ * 0 with *out; -EINVAL: it needs more or longer buffers, or is for another number of ranks; there
+ * are more than SLUICE_GOAL_USERS_MAX buffers, or one without memory; an unknown flag; -ENOMEM;
+ * -ENOSPC: 16384 are open or have failed.
  */
 int sluice_goal_open(struct sluice_goal_group *g, const struct sluice_goal_schedule *s,
 		     const struct sluice_goal_buffer *buffers, uint32_t count,
 		     const struct sluice_goal_options *options, struct sluice_goal_instance **out);
-/* Starts a run. Allocates nothing; makes no system call unless a peer sleeps. Returns: 0; -EBUSY: a
- * run has not ended; the error for which it cannot run any more. */
+/* Starts a run. Allocates nothing after the first runs of the schedules that it executes. Makes
+ * system calls only to wake a rank or the progress thread (at first: to create it), and to copy
+ * memory that is not from sluice_goal_alloc(). Returns: 0; -EBUSY: a run has not ended; the error
+ * of a run that has failed. */
 int sluice_goal_start(struct sluice_goal_instance *i);
-/* sluice_goal_open() and sluice_goal_start(). */
+/* sluice_goal_open() and sluice_goal_start(); after an error no schedule is open. */
 int sluice_goal_run(struct sluice_goal_group *g, const struct sluice_goal_schedule *s,
 		    const struct sluice_goal_buffer *buffers, uint32_t count,
 		    struct sluice_goal_instance **out);
@@ -306,8 +320,8 @@ int sluice_goal_run(struct sluice_goal_group *g, const struct sluice_goal_schedu
  * -EREMOTEIO: the ends of a message differ in length; -ECANCELED; -ETIMEDOUT (SLUICE_GOAL_TIMEOUT);
  * -EPIPE: a rank has left. */
 int sluice_goal_test(struct sluice_goal_instance *i);
-/* Returns: 0: the run has ended; -ETIMEDOUT after timeout_ms (< 0: none): it goes on; errors as
- * above. */
+/* Returns: 0: the run has ended, or none was started; -ETIMEDOUT after timeout_ms (< 0: none): it
+ * goes on, and sluice_goal_test() returns 0; errors as above. */
 int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms);
 /* sluice_goal_start() and sluice_goal_wait(): the fastest way to run a schedule and wait for it. */
 int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_ms);
@@ -321,24 +335,24 @@ int sluice_goal_progress(void);
  * will. It is called now, and by sluice_goal_start() after a -1. sluice_goal_group_mpi() does this
  * for MPICH; the library itself for Open MPI. */
 void sluice_goal_ask(int (*ask)(void));
-/* Ends a run with an error, here and on every rank that depends on it. Returns: 0; -EALREADY: it
- * has ended. */
+/* Ends a run with -ECANCELED, here and on every rank that depends on it. Returns: 0; -EALREADY: it
+ * has ended, or none was started. */
 int sluice_goal_cancel(struct sluice_goal_instance *i);
 /* Returns: 0; -EBUSY: a run has not ended. */
 int sluice_goal_close(struct sluice_goal_instance *i);
 
 struct sluice_goal_failure {
-	int error;
+	int error;   /* 0: none has failed */
 	int rank;    /* rank to blame: it has died, left, was canceled, sent another length */
 	int at_rank; /* rank that noticed first */
 	/* operation in which it noticed, an index of the compiled schedule; UINT32_MAX: none */
 	uint32_t op;
 };
 
-/* Tells why a run failed. */
+/* Tells why the run of a schedule failed. */
 void sluice_goal_failure(const struct sluice_goal_instance *i, struct sluice_goal_failure *out);
 /* Describes the operations that have started and not ended, one a line: what a deadlocked schedule
- * waits for. Returns: as snprintf(). */
+ * waits for. A glance: they may go on meanwhile. Returns: as snprintf(). */
 uint64_t sluice_goal_stuck(const struct sluice_goal_instance *i, char *buf, uint64_t cap);
 
 #ifdef __cplusplus

@@ -60,7 +60,8 @@ static inline int sluice_goal_mpi_ask(void)
 
 /*
  * Collective over comm, whose ranks the group's are; comm is needed during the call only. Returns
- * what sluice_goal_group_create() does. Destroy the group before MPI_Finalize.
+ * what sluice_goal_group_create() does, or -EIO: MPI has failed. Destroy the group before
+ * MPI_Finalize, or MPICH's takes 20 ms more.
  */
 static inline int sluice_goal_group_mpi(MPI_Comm comm, struct sluice_goal_group **out)
 {

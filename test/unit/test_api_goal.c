@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules built by the public functions. */
+/* Schedules built by the public functions, and what these return that run them. */
 #include <errno.h>
 
-#include "goal/goal.h"
+#include "goal/sched/private.h"
+#include "ranks.h"
 #include "sluice/goal.h"
-#include "unit.h"
 
 enum { RANKS = 4 };
 
@@ -181,4 +181,133 @@ UNIT_TEST(schedules_grow_and_load_from_their_bytes)
 	sluice_goal_schedule_destroy(s);
 	sluice_goal_schedule_destroy(NULL);
 	sluice_goal_destroy(NULL);
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+static int create(const struct ranks *r, int rank, int size, struct sluice_goal_group **out)
+{
+	struct sluice_goal_oob oob = {
+		.ctx = r->oob.ctx,
+		.rank = rank,
+		.size = size,
+		.allgather = (int (*)(void *, const void *, uint64_t, void *))r->oob.allgather,
+		.allreduce_min = r->oob.allreduce_min,
+	};
+
+	return sluice_goal_group_create(&oob, out);
+}
+
+/* A receive of 8 bytes into buffer 0, which nobody sends. */
+static struct sluice_goal_schedule *receive(uint32_t ranks)
+{
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal *g = begin();
+
+	CHECK_EQ(sluice_goal_recv(g, sluice_goal_user(0, 0), 8, 0, 3), 0);
+	CHECK_EQ(sluice_goal_compile(g, ranks, &s), 0);
+	sluice_goal_destroy(g);
+	return s;
+}
+
+static void refused_groups(struct ranks *r)
+{
+	struct sluice_goal_group *g = NULL;
+	char name[66];
+
+	memset(name, 'n', sizeof name);
+	name[65] = 0;
+	CHECK_EQ(create(r, 0, 0, &g), -EINVAL);
+	CHECK_EQ(create(r, -1, 1, &g), -EINVAL);
+	CHECK_EQ(create(r, 1, 1, &g), -EINVAL);
+	CHECK_EQ(sluice_goal_group_join("", 0, 1, 0, &g), -EINVAL);
+	CHECK_EQ(sluice_goal_group_join(name, 0, 1, 0, &g), -EINVAL);
+	CHECK_EQ(sluice_goal_group_join("n", -1, 1, 0, &g), -EINVAL);
+	CHECK_EQ(sluice_goal_group_join("n", 1, 1, 0, &g), -EINVAL);
+	CHECK_EQ(sluice_goal_group_join("n", 0, 0, 0, &g), -EINVAL);
+	CHECK(!g);
+	sluice_goal_group_destroy(NULL);
+}
+
+UNIT_TEST(groups_without_ranks_or_a_name_are_refused)
+{
+	ranks_run(1, (char *[]){ NULL }, refused_groups, NULL);
+}
+
+static void calls_in_wrong_order(struct ranks *r)
+{
+	struct sluice_goal_schedule *s = receive(1), *other = receive(2);
+	struct sluice_goal_options odd = { .flags = 2 };
+	struct sluice_goal_failure f = { 0 };
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal_buffer b = { &f, 8 };
+	struct sluice_goal_group *g = NULL;
+	char text[128];
+
+	CHECK_EQ(create(r, 0, 1, &g), 0);
+	CHECK_EQ(sluice_goal_open(g, other, &b, 1, NULL, &i), -EINVAL);
+	CHECK_EQ(sluice_goal_open(g, s, NULL, 0, NULL, &i), -EINVAL);
+	CHECK_EQ(sluice_goal_open(g, s, &b, 65, NULL, &i), -EINVAL);
+	CHECK_EQ(sluice_goal_open(g, s, &b, 1, &odd, &i), -EINVAL);
+	CHECK_EQ(sluice_goal_open(g, s, &(struct sluice_goal_buffer){ &f, 7 }, 1, NULL, &i),
+		 -EINVAL);
+	CHECK_EQ(sluice_goal_open(g, s, &(struct sluice_goal_buffer){ NULL, 8 }, 1, NULL, &i),
+		 -EINVAL);
+	CHECK(!i);
+	CHECK_EQ(sluice_goal_open(g, s, &b, 1, NULL, &i), 0);
+	sluice_goal_schedule_destroy(s);
+	CHECK_EQ(sluice_goal_test(i), 1);
+	CHECK_EQ(sluice_goal_wait(i, -1), 0);
+	CHECK_EQ(sluice_goal_cancel(i), -EALREADY);
+	CHECK_EQ(sluice_goal_start(i), 0);
+	CHECK_EQ(sluice_goal_start(i), -EBUSY);
+	CHECK_EQ(sluice_goal_execute(i, 0), -EBUSY);
+	CHECK_EQ(sluice_goal_close(i), -EBUSY);
+	CHECK_EQ(sluice_goal_wait(i, 0), -ETIMEDOUT);
+	CHECK_EQ(sluice_goal_test(i), 0);
+	CHECK_EQ(sluice_goal_stuck(i, NULL, 0), sluice_goal_stuck(i, text, sizeof text));
+	CHECK_STR(text, "rank 0 op 0: recv 8b from 0 tag 3: no message\n");
+	CHECK_EQ(sluice_goal_cancel(i), 0);
+	CHECK_EQ(sluice_goal_cancel(i), -EALREADY); /* although the run has failed */
+	CHECK_EQ(sluice_goal_test(i), -ECANCELED);
+	CHECK_EQ(sluice_goal_start(i), -ECANCELED);
+	sluice_goal_failure(i, &f);
+	CHECK(f.error == -ECANCELED && !f.rank && !f.at_rank && f.op == UINT32_MAX);
+	CHECK_EQ(sluice_goal_close(i), 0);
+	sluice_goal_schedule_destroy(other);
+	sluice_goal_free(g, NULL);
+	CHECK(!sluice_goal_alloc(g, 1ull << 62) && errno == ENOMEM);
+	CHECK(!sluice_goal_alloc(g, 0) && errno == ENOMEM);
+	sluice_goal_group_destroy(g);
+}
+
+UNIT_TEST(calls_in_the_wrong_order_return_what_the_header_says)
+{
+	ranks_run(1, (char *[]){ "SLUICE_LOG=none", NULL }, calls_in_wrong_order, NULL);
+}
+
+static void run_that_cannot_start(struct ranks *r)
+{
+	struct sluice_goal_schedule *s = receive(1);
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal_group *g = NULL;
+	struct sched_group *inner;
+	uint64_t word = 0;
+
+	CHECK_EQ(create(r, 0, 1, &g), 0);
+	inner = (struct sched_group *)g;
+	inner->drivers[0].st->broken = 1;
+	CHECK_EQ(sluice_goal_run(g, s, &(struct sluice_goal_buffer){ &word, 8 }, 1, &i),
+		 -EOWNERDEAD);
+	CHECK(!i && !inner->instances);
+	inner->drivers[0].st->broken = 0;
+	CHECK_EQ(sluice_goal_run(g, s, &(struct sluice_goal_buffer){ &word, 8 }, 1, &i), 0);
+	CHECK(i);
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_group_destroy(g); /* ends the run */
+}
+
+UNIT_TEST(a_run_that_cannot_start_leaves_no_schedule_open)
+{
+	ranks_run(1, (char *[]){ "SLUICE_LOG=none", NULL }, run_that_cannot_start, NULL);
 }

@@ -368,7 +368,11 @@ UNIT_TEST(a_chain_of_messages_is_executed_while_every_rank_computes)
 
 /* ---- groups by name ---------------------------------------------------------------------- */
 
-struct joiner { int rank, size, expect; const char *name; };
+struct joiner {
+	int rank, size, expect;
+	const char *name;
+	unsigned timeout_ms;
+};
 
 static void join(void *arg)
 {
@@ -379,7 +383,9 @@ static void join(void *arg)
 	/* names hold for the machine, on which this test may run twice */
 	snprintf(name, sizeof name, "%s-%d", j->name, (int)getppid());
 	ranks_options((char *const[]){ "SLUICE_LOG=none", NULL });
-	CHECK_EQ(sched_join(name, j->rank, j->size, 3000000000ull, &g), j->expect);
+	CHECK_EQ(sched_join(name, j->rank, j->size,
+			    (j->timeout_ms ? j->timeout_ms : 3000) * 1000000ull, &g),
+		 j->expect);
 	if (g) {
 		CHECK_EQ(sched_size(g), j->size);
 		sched_group_destroy(g);
@@ -403,15 +409,18 @@ static bool has_joined(int pid)
 	       (end.si_pid || strtol(call, NULL, 10) == SYS_poll);
 }
 
-/* One after the other. */
+/* One after the other; one with a timeout of its own ends before the next begins. */
 static void join_all(const struct joiner *all, int n)
 {
 	int pids[8], status;
+	siginfo_t end;
 
 	for (int i = 0; i < n; i++) {
 		pids[i] = unit_spawn(join, (void *)(uintptr_t)&all[i]);
 		for (int ms = 0; ms < 1000 && !has_joined(pids[i]); ms++)
 			usleep(1000);
+		if (all[i].timeout_ms)
+			CHECK(!waitid(P_PID, (id_t)pids[i], &end, WEXITED | WNOWAIT));
 	}
 	for (int i = 0; i < n; i++) {
 		CHECK(waitpid(pids[i], &status, 0) == pids[i]);
@@ -421,22 +430,36 @@ static void join_all(const struct joiner *all, int n)
 
 UNIT_TEST(processes_meet_by_name)
 {
-	join_all((struct joiner[]){ { 2, 3, 0, "here" }, { 0, 3, 0, "here" }, { 1, 3, 0, "here" } },
+	join_all((struct joiner[]){ { 2, 3, 0, "here", 0 },
+				    { 0, 3, 0, "here", 0 },
+				    { 1, 3, 0, "here", 0 } },
 		 3);
 }
 
 UNIT_TEST(a_name_that_is_in_use_is_refused)
 {
-	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "used" }, { 0, 2, -EADDRINUSE, "used" } },
+	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "used", 0 },
+				    { 0, 2, -EADDRINUSE, "used", 0 } },
 		 2);
 }
 
 UNIT_TEST(a_rank_that_is_there_already_is_refused)
 {
-	join_all((struct joiner[]){ { 0, 3, 0, "twice" },
-				    { 1, 3, 0, "twice" },
-				    { 1, 3, -EEXIST, "twice" },
-				    { 1, 4, -EINVAL, "twice" },
-				    { 2, 3, 0, "twice" } },
+	join_all((struct joiner[]){ { 0, 3, 0, "twice", 0 },
+				    { 1, 3, 0, "twice", 0 },
+				    { 1, 3, -EEXIST, "twice", 0 },
+				    { 1, 4, -EINVAL, "twice", 0 },
+				    { 2, 3, 0, "twice", 0 } },
 		 5);
+}
+
+/* The timeout of a rank that has connected is its own. */
+UNIT_TEST(a_rank_that_gives_up_joining_may_come_again)
+{
+	join_all((struct joiner[]){ { 0, 3, 0, "again", 0 },
+				    { 1, 3, -ETIMEDOUT, "again", 200 },
+				    { 2, 3, 0, "again", 0 },
+				    { 1, 3, 0, "again", 0 } },
+		 4);
+	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "alone", 200 } }, 1);
 }

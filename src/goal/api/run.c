@@ -123,6 +123,8 @@ API_EXPORT int sluice_goal_open(struct sluice_goal_group *g, const struct sluice
 	if (count > SLUICE_GOAL_USERS_MAX || s->ranks != (uint32_t)sched_size(inner(g)))
 		return -EINVAL;
 	for (uint32_t k = 0; k < count; k++) {
+		if (!buffers[k].memory && buffers[k].bytes)
+			return -EINVAL;
 		memory[k] = buffers[k].memory;
 		bytes[k] = buffers[k].bytes;
 	}
@@ -145,9 +147,17 @@ API_EXPORT int sluice_goal_run(struct sluice_goal_group *g, const struct sluice_
 			       const struct sluice_goal_buffer *buffers, uint32_t count,
 			       struct sluice_goal_instance **out)
 {
-	int ret = sluice_goal_open(g, s, buffers, count, NULL, out);
+	struct sluice_goal_instance *i;
+	int ret = sluice_goal_open(g, s, buffers, count, NULL, &i);
 
-	return ret ? ret : sluice_goal_start(*out);
+	if (ret)
+		return ret;
+	ret = sluice_goal_start(i);
+	if (ret)
+		sluice_goal_close(i);
+	else
+		*out = i;
+	return ret;
 }
 
 API_EXPORT int sluice_goal_test(struct sluice_goal_instance *i) { return sched_test(inst(i)); }

@@ -134,11 +134,14 @@ static int group_connect(struct sched_group *g)
 
 int sched_group_create(const struct node_oob *oob, struct sched_group **out)
 {
-	struct sched_group *g = group_alloc(oob->rank, oob->size);
+	struct sched_group *g;
 	int64_t all_ok = 0;
 	int ret, err;
 
 	*out = NULL;
+	if (oob->size < 1 || oob->rank < 0 || oob->rank >= oob->size)
+		return -EINVAL;
+	g = group_alloc(oob->rank, oob->size);
 	if (!g)
 		return -ENOMEM;
 	ret = node_group_create(oob, sched_area_bytes(oob->size), &g->node);
@@ -187,6 +190,8 @@ void sched_group_destroy(struct sched_group *g)
 {
 	struct sched_inst *s;
 
+	if (!g)
+		return;
 	hook_remove(g);
 	thread_stop(g);
 	while ((s = g->instances) != NULL) {

@@ -2,9 +2,9 @@
 /*
  * Groups without MPI: the members know a name, their rank and the number of ranks. Rank 0 listens
  * on an abstract socket of that name; the name is free again as soon as all have connected, or when
- * rank 0 dies. The other ranks connect, and retry until rank 0 listens. Over these connections run
- * the allgathers and minima that node/ needs. Both sides check the other's credentials: all members
- * belong to one user.
+ * rank 0 dies. The other ranks connect, and retry until rank 0 listens, which answers when all
+ * have come. Over these connections run the allgathers and minima that node/ needs. Both sides
+ * check the other's credentials: all members belong to one user.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ struct hello { uint32_t magic; int32_t rank, size; };
 struct answer { uint32_t magic; int32_t error; };
 
 struct bootstrap {
-	int rank, size;
+	int rank, size, connected;
 	uint64_t give_up_ns;
 	int listener, *fds; /* rank 0: by rank; others: fds[0] */
 };
@@ -145,11 +145,23 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 
 /* ---- meeting ----------------------------------------------------------------------------- */
 
-/* Reads the rank of a process that has connected, and answers 0 or the error. */
+/* A rank that has given up, or died, after it had connected may come again. */
+static void drop_ended(struct bootstrap *m, int rank)
+{
+	char byte;
+
+	if (m->fds[rank] < 0 || recv(m->fds[rank], &byte, 1, MSG_PEEK | MSG_DONTWAIT))
+		return;
+	close(m->fds[rank]);
+	m->fds[rank] = -1;
+	m->connected--;
+}
+
+/* Reads the rank of a process that has connected. Answers an error at once; release_all() answers
+ * the others. */
 static int accept_rank(struct bootstrap *m, int fd)
 {
 	struct bootstrap hurry = *m;
-	struct answer a = { JOIN_MAGIC, 0 };
 	struct hello h = { 0 };
 	int ret;
 
@@ -161,29 +173,47 @@ static int accept_rank(struct bootstrap *m, int fd)
 		ret = get(&hurry, fd, &h, sizeof h);
 	if (!ret && (h.magic != JOIN_MAGIC || h.size != m->size || h.rank < 1 || h.rank >= m->size))
 		ret = -EINVAL;
+	if (!ret)
+		drop_ended(m, h.rank);
 	if (!ret && m->fds[h.rank] >= 0)
 		ret = -EEXIST;
-	a.error = ret;
-	if (put(&hurry, fd, &a, sizeof a) && !ret)
-		ret = -ECONNRESET;
-	if (ret)
+	if (ret) {
+		put(&hurry, fd, &(struct answer){ JOIN_MAGIC, ret }, sizeof(struct answer));
 		return ret;
+	}
 	m->fds[h.rank] = fd;
+	m->connected++;
 	return 0;
+}
+
+/* Tells all ranks that all have come. Returns: 1: some have gone; 0; an error. */
+static int release_all(struct bootstrap *m)
+{
+	const struct answer go = { JOIN_MAGIC, 0 };
+	int ret = 0;
+
+	for (int r = 1; r < m->size; r++)
+		drop_ended(m, r);
+	if (m->connected < m->size)
+		return 1;
+	for (int r = 1; r < m->size && !ret; r++)
+		ret = put(m, m->fds[r], &go, sizeof go);
+	return ret;
 }
 
 static int bootstrap_root(struct bootstrap *m, const char *name)
 {
 	struct sockaddr_un a;
 	socklen_t len = socket_name(&a, name);
-	int connected = 1, ret;
+	int ret;
 
+	m->connected = 1;
 	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (m->listener < 0)
 		return -errno;
 	if (bind(m->listener, (struct sockaddr *)&a, len) || listen(m->listener, 4096))
 		return -errno;
-	while (connected < m->size) {
+	while (m->connected < m->size || (ret = release_all(m)) > 0) {
 		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0) {
@@ -194,10 +224,8 @@ static int bootstrap_root(struct bootstrap *m, const char *name)
 		}
 		if (accept_rank(m, fd))
 			close(fd);
-		else
-			connected++;
 	}
-	return 0;
+	return ret;
 }
 
 static int bootstrap_connect(struct bootstrap *m, const char *name)
@@ -247,12 +275,13 @@ static void bootstrap_close(struct bootstrap *m)
 
 static const char *explain(int ret)
 {
-	return ret == -EADDRINUSE  ? "another group of this name is being made"
-	       : ret == -EEXIST    ? "this rank has joined already; do two jobs use one name?"
-	       : ret == -EINVAL    ? "the ranks disagree about their number"
-	       : ret == -EPERM     ? "the name belongs to another user"
-	       : ret == -ETIMEDOUT ? "not all ranks joined in time"
-				   : strerror(-ret);
+	return ret == -EADDRINUSE   ? "another group of this name is being made"
+	       : ret == -EEXIST     ? "this rank has joined already; do two jobs use one name?"
+	       : ret == -EINVAL     ? "the ranks disagree about their number"
+	       : ret == -EPERM      ? "the name belongs to another user"
+	       : ret == -ETIMEDOUT  ? "not all ranks joined in time"
+	       : ret == -ECONNRESET ? "a rank gave up or died"
+				    : strerror(-ret);
 }
 
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out)

@@ -391,6 +391,8 @@ int sched_cancel(struct sched_inst *s)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
 
+	if (phase_of(s) != RUN_GOING)
+		return -EALREADY;
 	while (phase_of(s) == RUN_GOING) {
 		if (!state_try_claim(d)) {
 			trouble_check_peers(s->group);

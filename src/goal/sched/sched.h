@@ -64,8 +64,9 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out);
 /*
  * Creates a group without MPI, of `size` processes of one user that know a name. Returns: 0 with
  * *out; -ETIMEDOUT: not all came; -EADDRINUSE: another group of this name is being made; -EEXIST:
- * this rank has joined already; -EINVAL: the members disagree about the size; -EPERM: the name is
- * another user's; -ENOTSUP: the ranks cannot form a group.
+ * this rank has joined already; -EINVAL: no such rank or name, or the members disagree about the
+ * size; -EPERM: the name is another user's; -ECONNRESET: a member has died, or rank 0 given up;
+ * -ENOTSUP: the ranks cannot form a group.
  */
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out);
 /* Closes all open schedules of this rank. Waits up to 2 seconds for the peers, then frees the
@@ -98,8 +99,7 @@ void *sched_scratch(const struct sched_inst *s);
 /* Returns: 0; -EBUSY: a run has not ended. */
 int sched_close(struct sched_inst *s);
 
-/* Starts a run. Allocates nothing; makes no system call unless a peer sleeps. Returns: 0; -EBUSY: a
- * run has not ended; the error for which it cannot run any more. */
+/* Starts a run. Returns: 0; -EBUSY: a run has not ended; the error of a run that has failed. */
 int sched_run(struct sched_inst *s);
 /* Returns: 1 when the run has ended, 0 when not; -EOWNERDEAD, -EREMOTEIO (sizes differ), -ECANCELED
  * ... when it has failed. */
@@ -109,7 +109,7 @@ int sched_test(struct sched_inst *s);
 int sched_wait(struct sched_inst *s, uint64_t timeout_ns);
 /* sched_run() and sched_wait() in one call, which is faster. */
 int sched_execute(struct sched_inst *s, uint64_t timeout_ns);
-/* Ends a run with -ECANCELED, here and on every rank that depends on it. */
+/* Ends a run with -ECANCELED, here and on every rank that depends on it. Returns: 0; -EALREADY. */
 int sched_cancel(struct sched_inst *s);
 
 /*
