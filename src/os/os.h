@@ -197,6 +197,10 @@ struct os_import {
  */
 bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic);
 
+/* wait_round() of libsluice.so, for another library that a host MPI calls instead of sched_yield().
+ * NULL: libsluice.so is not loaded. */
+__attribute__((weak, visibility("default"))) bool sluice_wait_round(void);
+
 /* Does the file of the loaded object that holds addr have a name that begins with one of these?
  * names: ends with NULL. Unlike dladdr() it searches no symbols. Returns: 0, 1, or -EBUSY as
  * os_objects_visit(). */

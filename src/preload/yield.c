@@ -34,6 +34,8 @@ EXPORT int sched_yield(void)
 	return NEXT(sched_yield)();
 }
 
+EXPORT bool sluice_wait_round(void) { return wait_round(); }
+
 /* A rank on a worker asks its home, which takes microseconds, and MPICH asks once a message. */
 EXPORT pid_t getpid(void)
 {

@@ -38,11 +38,11 @@ static unsigned poll_in_ucx(void *worker)
 	return events;
 }
 
-/* The call in the end is a jump: libsluice.so's sched_yield() looks whether an MPI library called
- * it. After a poll that did something the next one follows at once. */
+/* After a poll that did something the next one follows at once. libsluice.so's sched_yield() would
+ * not see that an MPI library calls it. */
 static int poll_in_yield(void)
 {
-	if (sched_poll() > 0)
+	if (sched_poll() > 0 || (sluice_wait_round && sluice_wait_round()))
 		return 0;
 	return ((yield_function *)imports[1].next)();
 }

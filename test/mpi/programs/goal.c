@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sluice/goal_mpi.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -364,6 +365,33 @@ BEHAVIOUR(goal_is_left_to_barrier, 2) { check_is_left_to_wait(meet_in_barrier); 
 BEHAVIOUR(goal_is_left_to_recv, 2) { check_is_left_to_wait(meet_in_recv); }
 BEHAVIOUR(goal_is_left_to_waitany, 2) { check_is_left_to_wait(meet_in_waitany); }
 BEHAVIOUR(goal_is_left_to_probe, 2) { check_is_left_to_wait(meet_in_probe); }
+
+static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+/* Notes the share of a CPU that waits in MPI use while nothing is pending in the group. */
+BEHAVIOUR(goal_leaves_waits_alone, 2)
+{
+	struct sluice_goal_group *g = make_group(MPI_COMM_WORLD);
+	double cpu = 0, span = 0;
+
+	for (int k = 0; k < 5; k++) {
+		double began, cpu_began;
+
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1)
+			usleep(20000);
+		began = MPI_Wtime();
+		cpu_began = cpu_seconds();
+		if (rank < 2)
+			meet_in_recv();
+		cpu += cpu_seconds() - cpu_began;
+		span += MPI_Wtime() - began;
+	}
+	if (!rank)
+		check_note("cpu %.1f", 100 * cpu / span);
+	if (g)
+		sluice_goal_group_destroy(g);
+}
 
 int main(int argc, char **argv)
 {
