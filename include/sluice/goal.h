@@ -204,13 +204,14 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        from 4.3, if the program is compiled with its mpi.h and includes
  *                        sluice/goal_mpi.h; in MPICH before 4.3 and MPICH's standard ABI, over UCX.
  *                        Those that call sched_yield() in each turn do in MPICH's standard ABI
- *                        over libfabric, and in Intel MPI with I_MPI_WAIT_MODE=1: all of Intel
- *                        MPI's but MPI_Probe and MPI_Mprobe (the yields cost: a message of 8 bytes
- *                        takes 0.6 us then, else 0.2). So do all waits of others that call
- *                        sluice_goal_progress(). Other waits drive nothing, but leave their CPU to
- *                        the progress thread where they sleep. Once a wait in MPI has ended, what
- *                        others have left to it in its last 20 us waits for a call of that rank,
- *                        or for its progress thread: 0.4 ms at most
+ *                        over libfabric, all but MPI_Probe, MPI_Mprobe and MPI_Waitany (MPI_Barrier
+ *                        with MPIR_CVAR_BARRIER_POSIX_INTRA_ALGORITHM=mpir), and in Intel MPI with
+ *                        I_MPI_WAIT_MODE=1, all but MPI_Probe and MPI_Mprobe (the yields cost: a
+ *                        message of 8 bytes takes 0.6 us then, else 0.2). So do all waits of others
+ *                        that call sluice_goal_progress(). Other waits drive nothing, but leave
+ *                        their CPU to the progress thread where they sleep. Once a wait in MPI has
+ * ended, what others have left to it in its last 20 us waits for a call of that rank, or for its
+ * progress thread: 0.4 ms at most
  *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the

@@ -390,7 +390,11 @@ static inline struct sched_inst *inst_at(struct sched_driver *d, uint32_t slot)
 	if (base_unlikely(slot >= SCHED_INSTS))
 		return NULL;
 	s = atomic_load_explicit(&d->insts[slot], memory_order_acquire);
-	return base_likely(d->own) ? s : inst_map_peer(d, slot, s);
+	if (base_likely(d->own) ||
+	    (s && s->ref == atomic_load_explicit(&d->directory[slot], memory_order_acquire) &&
+	     s->id == s->body->id)) /* partner: sched_open */
+		return s;
+	return inst_map_peer(d, slot, s);
 }
 /* Returns: the operation of a reference; NULL, with *s NULL, when the reference is not valid.
  * Context: under the claim. */
@@ -498,9 +502,10 @@ bool state_has_computing_peers(const struct sched_group *g);
 /* As state_drive_all(), without the progress thread, for limit_ns at most. rounds: turns that found
  * something to do. Returns: true when it gave up. */
 bool state_drive_until(struct sched_group *g, uint64_t limit_ns, uint32_t *rounds);
-/* One turn of a watcher over all ranks, and a fragment of each one's jobs. Returns: true when
- * something was done. */
-bool state_drive_each(struct sched_group *g);
+/* One turn of a watcher over all ranks, and a fragment of each one's jobs. Returns: 0: nothing was
+ * done; DROVE; COPIED: a fragment, too. */
+enum { DROVE = 1, COPIED };
+int state_drive_each(struct sched_group *g);
 /* Makes this process, its progress thread (WATCHER_THREAD), or its wait elsewhere (WATCHER_HOOK),
  * the watcher unless there is one that
  * has its CPU. Returns: true when it became the watcher; the caller calls state_unwatch() before it

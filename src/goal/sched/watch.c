@@ -81,18 +81,19 @@ bool state_drive_others(struct sched_group *g)
 	return progress;
 }
 
-bool state_drive_each(struct sched_group *g)
+int state_drive_each(struct sched_group *g)
 {
 	struct sched_driver *own = &g->drivers[g->rank];
-	bool progress = state_drive_others(g), mine = false;
+	int done = state_drive_others(g) ? DROVE : 0;
 
-	if (has_runs(own) && !is_claimed(own))
-		mine = state_drive(own);
-	if (mine)
+	if (has_runs(own) && !is_claimed(own) && state_drive(own)) {
+		done = DROVE;
 		node_wake(g->node, g->rank); /* another thread may wait for the end of the run */
+	}
 	for (int r = 0; r < g->size; r++)
-		progress |= job_work(g, r);
-	return progress || mine;
+		if (job_work(g, r))
+			done = COPIED;
+	return done;
 }
 
 /* Asks whoever holds the claim to drive the state again after its release. Returns: true when the
