@@ -8,6 +8,7 @@ import json
 import pytest
 
 from support.behaviours import cases
+from support.mpi import EARLY
 
 EARNS = {'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
 CONFIGS = {
@@ -32,6 +33,18 @@ def test_messages(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 def test_messages_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'messages_threads.c', ranks, behaviour, sluice=with_sluice,
                  env=CONFIGS[config])
+
+
+OTHERS = {**CONFIGS, 'forced': EARLY}
+
+
+# Debian's Open MPI returns wrong words to three ranks without Sluice as well.
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', (
+    cases('messages_others.c', ['mpich', 'openmpi'], [2], ['adopt', 'forced']) +
+    cases('messages_others.c', ['mpich', 'openmpi', 'debian-mpich'], [3], OTHERS, pytest.mark.complete) +
+    cases('messages_others.c', ['debian-openmpi'], [2], OTHERS, pytest.mark.complete)))
+def test_messages_beside_others(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'messages_others.c', ranks, behaviour, sluice=with_sluice, env=OTHERS[config])
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])

@@ -88,6 +88,14 @@ def test_killed_sleeper_ends_the_job(name, get_mpi, with_sluice, tmp_path):
     check_end_of_job(name, 3, 1, 'asleep', {'SLUICE_WAIT': 'polite'}, get_mpi, with_sluice, tmp_path)
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize('name, victim', [('mpich', 1), ('openmpi', 0),
+                                          pytest.param('debian-mpich', 0, marks=pytest.mark.complete),
+                                          pytest.param('debian-openmpi', 1, marks=pytest.mark.complete)])
+def test_killed_in_a_message_ends_the_job(name, victim, get_mpi, with_sluice, tmp_path):
+    check_end_of_job(name, 2, victim, 'messages', ADOPT, get_mpi, with_sluice, tmp_path)
+
+
 class Keeper:
     """MPICH's launcher told to leave the other ranks alone, so that they must notice by themselves. It
     does so only if no child of its own dies by a signal, hence the shell between; and it may drop what

@@ -11,6 +11,7 @@
 #include "os/endpoint.h"
 #include "message/private.h"
 #include "os/os.h"
+#include "region/private.h"
 #include "message_case.h"
 
 enum { PAGE = 4096, RUNS = 200 };
@@ -191,8 +192,11 @@ static void end_region(struct ranks *r, char *p, char *other, int how)
 
 static void own_changing(struct ranks *r)
 {
+	struct region_head *head = (void *)((char *)region_arena_base() + OS_PAGE);
 	char *p = pages(MIB), *other = pages(MIB);
 
+	/* the version of the table passes its last value while readers look */
+	atomic_store(&head->version, UINT64_MAX - 99);
 	write_round(r, (uint64_t *)p, 1);
 	tell(r, p);
 	ranks_barrier(r);
@@ -202,6 +206,7 @@ static void own_changing(struct ranks *r)
 		end_region(r, p, other, (int)(n % 3));
 		write_round(r, (uint64_t *)p, n);
 	}
+	CHECK(atomic_load(&head->version) < UINT64_MAX - 99);
 	atomic_store(&r->words[2], 1);
 }
 

@@ -3,8 +3,9 @@
  * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many
  * nonblocking collectives at once; with "away", likewise, while the ranks compute; with
  * "decisions", a few calls on ever new communicators, which are connected and tried meanwhile; with
- * "asleep", each rank waits for a message that never comes. Each rank writes its pid to
- * HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
+ * "messages", messages around a ring, from the arena and from copies; with "asleep", each rank
+ * waits for a message that never comes. Each rank writes its pid to HARNESS_PIDS/RANK after the
+ * first few, so that a test can kill one in the middle.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -83,6 +84,22 @@ static void run_decisions(char *buf, char *recv, int ranks)
 	MPI_Comm_free(&comm);
 }
 
+/* Long ones, and nonblocking short ones. */
+static void run_messages(char *buf, char *recv, int rank, int ranks)
+{
+	int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, bytes = 16 << 10;
+	MPI_Request requests[IN_FLIGHT];
+
+	MPI_Sendrecv(buf, 8 << 20, MPI_BYTE, to, 1, recv, 8 << 20, MPI_BYTE, from, 1,
+		     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	for (int i = 0; i < IN_FLIGHT; i += 2) {
+		MPI_Irecv(recv + i * bytes, bytes, MPI_BYTE, from, 2, MPI_COMM_WORLD, &requests[i]);
+		MPI_Isend(buf + i * bytes, bytes, MPI_BYTE, to, 2, MPI_COMM_WORLD,
+			  &requests[i + 1]);
+	}
+	MPI_Waitall(IN_FLIGHT, requests, MPI_STATUSES_IGNORE);
+}
+
 int main(int argc, char **argv)
 {
 	size_t bytes = 64 << 20;
@@ -90,6 +107,7 @@ int main(int argc, char **argv)
 	int away = argc > 1 && !strcmp(argv[1], "away"),
 	    requests = away || (argc > 1 && !strcmp(argv[1], "requests"));
 	int decisions = argc > 1 && !strcmp(argv[1], "decisions");
+	int messages = argc > 1 && !strcmp(argv[1], "messages");
 	char *buf, *recv = NULL;
 
 	alarm(90);
@@ -102,7 +120,7 @@ int main(int argc, char **argv)
 	}
 	buf = malloc(bytes);
 	memset(buf, rank, bytes);
-	if (gather || requests || decisions)
+	if (gather || requests || decisions || messages)
 		recv = calloc(size, bytes);
 	for (int i = 0; requests && i < 8; i++) /* from now on requests are Sluice's */
 		MPI_Bcast(buf, 1 << 20, MPI_BYTE, i % size, MPI_COMM_WORLD);
@@ -114,9 +132,11 @@ int main(int argc, char **argv)
 			run_requests(buf, recv, size, away);
 		else if (decisions)
 			run_decisions(buf, recv, size);
+		else if (messages)
+			run_messages(buf, recv, rank, size);
 		else
 			MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-		if (i == 8)
+		if (i == (messages ? 200 : 8))
 			tell_pid(rank);
 	}
 }
