@@ -34,7 +34,7 @@
 #define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
-__thread struct wait_thread *wait_thread;
+__thread struct wait_thread *wait_thread __attribute__((tls_model("initial-exec")));
 
 #define THREADS_MAX 1024 /* of the process's life; others wait as without Sluice */
 
