@@ -154,7 +154,7 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 		w->since_ns = os_now_ns();
 		w->awake_until_ns = w->since_ns + awake_ns();
 	}
-	w->polls = 0;
+	w->polls = w->polled = 0;
 	w->round_at_ns = os_now_ns();
 }
 
