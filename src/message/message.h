@@ -54,6 +54,8 @@ struct message_read {
 /* Returns: as process_vm_readv(), with errno; the local memory must be writable. */
 ssize_t message_read(const struct message_read *r);
 
+/* The host MPI reads no shorter message from its sender. Set before message_begin(). */
+extern uint64_t message_min_bytes;
 /* A message of fewer bytes is passed on at once; UINT64_MAX: all are. */
 extern _Atomic uint64_t message_gate;
 /* May the sender offer a copy of the message, and until when? */

@@ -25,7 +25,7 @@ struct message_edges { uint64_t head, tail; };
 
 /* ---- rates.c ------------------------------------------------------------------------------- */
 /* Time of a byte by length of the message, in ps; 0: not measured. */
-enum { RATE_CLASSES = 6 };
+enum { RATE_CLASSES = 7 };
 int rate_class(uint64_t bytes);
 /* Chooses one of `each` events, by the golden ratio, so that no regular sequence of them hides a
  * kind of them; not the first, which finds pages and caches cold. events: so far. */

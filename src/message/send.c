@@ -5,10 +5,9 @@
 #include "os/endpoint.h"
 #include "region/region.h"
 
-#define GATE_BYTES 8192u /* no host MPI reads a shorter message from its sender */
-
 _Atomic bool message_is_on;
 _Atomic uint64_t message_gate = UINT64_MAX;
+uint64_t message_min_bytes = 8192;
 _Atomic bool message_has_sent;
 
 bool message_begin(void)
@@ -20,7 +19,7 @@ bool message_begin(void)
 		return true; /* its peers read private memory, and adoption makes system calls */
 	region_set_read_by_peers();
 	snapshot_begin(node_header_self());
-	atomic_store_explicit(&message_gate, GATE_BYTES, memory_order_relaxed);
+	atomic_store_explicit(&message_gate, message_min_bytes, memory_order_relaxed);
 	return true;
 }
 

@@ -79,13 +79,13 @@ struct node_header {
 	_Atomic uint64_t long_bytes, long_ns; /* of long messages among them, and their time */
 	/* Time of a byte of messages by length (NODE_CLASS_MIN_LOG2): read by the kernel, and read
 	 * from a copy of the owner's, ps; written by peers. 0: not measured. */
-	BASE_ALIGNED_LINE _Atomic uint32_t kernel_ps[6];
-	_Atomic uint32_t copy_ps[6];
+	BASE_ALIGNED_LINE _Atomic uint32_t kernel_ps[7];
+	_Atomic uint32_t copy_ps[7];
 	/* Memory that peers have read by system call, by number of the granule; written by
 	 * peers. */
 	BASE_ALIGNED_LINE _Atomic uint32_t granules[512];
 };
-#define NODE_CLASS_MIN_LOG2 13
+#define NODE_CLASS_MIN_LOG2 12
 #define NODE_GRANULE_SHIFT 16
 static inline _Atomic uint32_t *node_granule(const struct node_header *h, uintptr_t number)
 {

@@ -317,7 +317,7 @@ static void reads_are_timed(struct ranks *r)
 	char *p = NULL, *mine = pages(MIB);
 
 	p = announce_mib(r);
-	for (size_t bytes = 8192; bytes <= 262144 && r->rank; bytes *= 2)
+	for (size_t bytes = 4096; bytes <= 262144 && r->rank; bytes *= 2)
 		for (int i = 0; i < 4; i++)
 			CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p, bytes), (ssize_t)bytes);
 	ranks_barrier(r);

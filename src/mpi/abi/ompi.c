@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "message/message.h"
 #include "mpi/abi/abi.h"
 
 #define SLUICE_ABI_TYPES_GIVEN
@@ -87,6 +88,7 @@ int abi_ompi(struct abi *out, const struct host_library *library)
 		out->predefined.types[i] = out->predefined.ops[i] = images[i];
 	out->is_started_by_pmix = true;
 	out->packs_gaps = true; /* ob1 and UCX do */
+	message_min_bytes = 4096; /* ob1's limit is that, less a header */
 	out->numbers = numbers;
 	out->number_count = BASE_ARRAY_LEN(numbers);
 	out->ops = ops;

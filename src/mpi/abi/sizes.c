@@ -1,8 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The check for small calls, by the datatype's handle or its known size. */
+/* Sizes of messages, and the check for small calls, by the datatype's handle or its known size. */
 #include "mpi/abi/abi.h"
 
 struct sizes types_sizes;
+
+uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
+{
+	uint64_t bound = types_bound(datatype);
+	MPI_Count size = bound ? (MPI_Count)types_known_size(datatype, bound) : 0, bytes;
+
+	if (size && count > 0 && (uint64_t)count < TYPES_COUNT_END)
+		return (uint64_t)(size * count);
+	if (host.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
+	    __builtin_mul_overflow(size, count, &bytes))
+		return 0;
+	if (bound)
+		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
+	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
+}
 
 bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {

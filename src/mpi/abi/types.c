@@ -11,21 +11,6 @@
 #include "mpi/abi/abi.h"
 #include "mpi/abi/flatten.h"
 
-uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
-{
-	uint64_t bound = types_bound(datatype);
-	MPI_Count size = bound ? (MPI_Count)types_known_size(datatype, bound) : 0, bytes;
-
-	if (size && count > 0 && (uint64_t)count < TYPES_COUNT_END)
-		return (uint64_t)(size * count);
-	if (host.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
-	    __builtin_mul_overflow(size, count, &bytes))
-		return 0;
-	if (bound)
-		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
-	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
-}
-
 /* ---- description ------------------------------------------------------------------------- */
 
 static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -189,7 +189,6 @@ static void observe_keep(const void *request, bool is_sent, const void *at, MPI_
 {
 	uintptr_t handle = (uintptr_t)abi_handle_get(request, 0);
 	struct range range = { 0 };
-	MPI_Count size = 0;
 
 	if (!rt_is_on())
 		return;
@@ -198,8 +197,7 @@ static void observe_keep(const void *request, bool is_sent, const void *at, MPI_
 		persistent_buf_drop(handle);
 	else
 		persistent_buf_set(handle, range.lo, range.hi - range.lo,
-				   is_sent && !host.Type_size_x(datatype, &size) ?
-					   (uint64_t)size * (uint64_t)count : 0);
+				   is_sent ? types_bytes(datatype, count) : 0);
 }
 
 /* Elements that the host MPI may let peers read where they lie. Returns: NULL or the copy that is
@@ -209,15 +207,17 @@ static struct snapshot *send_elements(const void *at, MPI_Count count, MPI_Datat
 {
 	struct range range = { 0 };
 	uint64_t bytes, used;
-	MPI_Count size;
 
 	if (message_gate == UINT64_MAX)
 		return NULL;
+	/* learns the size of a predefined datatype, so that the next short ones are passed on */
+	used = types_bytes(datatype, count);
+	if (used < message_gate)
+		return NULL;
 	add_buf(&range, at, count, datatype);
-	if (range.lo >= range.hi || range.is_unknown || host.Type_size_x(datatype, &size))
+	if (range.lo >= range.hi || range.is_unknown)
 		return NULL;
 	bytes = range.hi - range.lo;
-	used = (uint64_t)size * (uint64_t)count;
 	if (used != bytes && abi.packs_gaps)
 		return NULL;
 	return message_send((const void *)range.lo, bytes, used, copy);

@@ -186,6 +186,16 @@ BEHAVIOUR(persistent_sends_of_16_kilobytes, 2)
 	free(recv);
 }
 
+BEHAVIOUR(messages_of_4_kilobytes, 2)
+{
+	char *send = check_alloc(4 * KIB), *recv = check_alloc(4 * KIB);
+
+	for (uint64_t i = 0; i < 200; i++)
+		exchange(send, recv, 4 * KIB, 2500 + i);
+	free(send);
+	free(recv);
+}
+
 BEHAVIOUR(sixteen_messages_at_once, 2)
 {
 	enum { AT_ONCE = 16 };
