@@ -6,6 +6,7 @@
  */
 #include <setjmp.h>
 
+#include "message/message.h"
 #include "mpi_observe_fakes.h"
 
 /* ---- the model: bytes, one by one -------------------------------------------------------- */
@@ -89,6 +90,34 @@ UNIT_TEST(absolute_displacements_and_large_counts_are_seen)
 	begin();
 	OBSERVER(Send_c)(AT, (MPI_Count)5 << 40, 0, 0, 0, 0);
 	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + ((__int128)5 << 40) }));
+}
+
+static int asked;
+static int size_8(MPI_Datatype type, MPI_Count *size)
+{
+	*size = 8;
+	return 0;
+}
+static int asked_extent(MPI_Datatype type, MPI_Count *lb, MPI_Count *extent)
+{
+	asked++;
+	return type_extent(type, lb, extent);
+}
+
+/* Only where its elements lie, once, as an operation is pending. */
+UNIT_TEST(of_a_short_message_little_is_asked)
+{
+	for (int i = 0; i < 2; i++) {
+		begin();
+		pick_types();
+		host.Type_size_x = size_8;
+		host.Type_get_extent_x = asked_extent;
+		asked = 0;
+		message_gate = i ? 4096 : UINT64_MAX;
+		CHECK_EQ(OBSERVER(Send)(AT, 100, HANDLE(1), 0, 0, HANDLE(0)), 0);
+		CHECK_EQ(asked, 1);
+	}
+	message_gate = UINT64_MAX;
 }
 
 UNIT_TEST(what_cannot_be_known_completes_everything)
