@@ -21,8 +21,8 @@ enum { BLOCKING = 4, PLACES = BLOCKING + SNAPSHOT_POSTED, VAIN_MAX = 1024, KERNE
 /* A copy pays if it gains an eighth, as times are not more exact, and offering it is not timed. */
 enum { COPY_GAIN = 8 };
 /* Bytes that peers have read by system call for each byte of the copies: its page costs 2 ns a
- * byte, and the kernel reads a byte in 0.1 to 0.9 ns. */
-enum { READ_PER_GIVEN = 32 };
+ * byte, and the kernel reads a byte in 0.1 (of a long message) to 0.9 ns. */
+enum { READ_PER_GIVEN = 32, READ_PER_LONG = 128 };
 
 struct snapshot {
 	/* used by the owner only; each line that moves costs both sides 50 to 100 ns */
@@ -188,7 +188,8 @@ static bool has_pages(const struct node_header *h, struct snapshot *s, uint64_t 
 	static _Atomic uint64_t spent; /* a hint */
 	uint64_t read = atomic_load_explicit(&h->private_bytes, memory_order_relaxed);
 	uint64_t old = atomic_load_explicit(&spent, memory_order_relaxed);
-	uint64_t price = bytes > s->given ? (bytes - s->given) * READ_PER_GIVEN : 0;
+	uint64_t each = bytes > SNAPSHOT_WHOLE_BYTES ? READ_PER_LONG : READ_PER_GIVEN;
+	uint64_t price = bytes > s->given ? (bytes - s->given) * each : 0;
 
 	if (!price || !message_is_by_cost())
 		return true;

@@ -76,7 +76,8 @@ static void send_after(struct ranks *r, uint64_t read, char *p, char *mine, size
 	CHECK_EQ(send_and_read(r, p, mine, bytes, (uint8_t)(read / 3)), has_copy && !r->rank);
 }
 
-/* A copy gets pages when peers have read 32 bytes for each of their bytes, once. */
+/* A copy gets pages when peers have read 32 bytes for each of their bytes, 128 of a long message,
+ * once. */
 static void pages_are_earned(struct ranks *r)
 {
 	char *p = NULL, *mine = pages(MIB);
@@ -95,6 +96,8 @@ static void pages_are_earned(struct ranks *r)
 	send_after(r, 2 * MIB, p, mine, 65536, true);
 	send_after(r, 2 * MIB, p, mine, 65536, true);
 	send_after(r, 2 * MIB, p, mine, 32768, true);
+	send_after(r, 26 * MIB - 1, p, mine, 262144, false);
+	send_after(r, 26 * MIB, p, mine, 262144, true);
 }
 
 UNIT_TEST(a_copy_gets_pages_when_peers_have_read_enough)
