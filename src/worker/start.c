@@ -35,7 +35,6 @@
 enum {
 	STACK_BYTES = 32 << 10,
 	SIGNALS = 64,
-	SET_MASK = 2,          /* SIG_SETMASK; only guard/ includes signal.h */
 	FD_ABOVE = 16,         /* above the descriptors that the process inherits */
 	CLOSE_MAX = 65536,
 	WAIT_CLONE = (int)0x80000000, /* __WCLONE */
@@ -54,9 +53,9 @@ struct birth {
 	_Alignas(64) char stack[STACK_BYTES];
 };
 
-NOT_WATCHED static long set_mask(uint64_t mask, uint64_t *old)
+NOT_WATCHED static void set_mask(uint64_t mask, uint64_t *old)
 {
-	return syscall(SYS_rt_sigprocmask, SET_MASK, &mask, old, sizeof(mask));
+	os_signal_mask(OS_MASK_SET, &mask, old);
 }
 
 NOT_WATCHED static void close_others(void)
