@@ -210,8 +210,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *                        message of 8 bytes takes 0.6 us then, else 0.2). So do all waits of others
  *                        that call sluice_goal_progress(). Other waits drive nothing, but leave
  *                        their CPU to the progress thread where they sleep. Once a wait in MPI has
- * ended, what others have left to it in its last 20 us waits for a call of that rank, or for its
- * progress thread: 0.4 ms at most
+ *                        ended, what others have left to it in its last 20 us waits for a call of
+ *                        that rank, or for its progress thread: 0.4 ms at most
  *
  * So while one rank waits, or a CPU is free, the schedules of the ranks that compute advance as if
  * these waited, too. While all ranks compute on all CPUs, the last of them that starts executes the
@@ -353,7 +353,7 @@ struct sluice_goal_failure {
 /* Tells why the run of a schedule failed. */
 void sluice_goal_failure(const struct sluice_goal_instance *i, struct sluice_goal_failure *out);
 /* Describes the operations that have started and not ended, one a line: what a deadlocked schedule
- * waits for. A glance: they may go on meanwhile. Returns: as snprintf(). */
+ * waits for. They may go on meanwhile. Returns: as snprintf(). */
 uint64_t sluice_goal_stuck(const struct sluice_goal_instance *i, char *buf, uint64_t cap);
 
 #ifdef __cplusplus
