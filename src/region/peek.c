@@ -162,6 +162,8 @@ bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t 
 	region_fence(); /* the copy, then the version; partner: region_lock */
 	if (atomic_load_explicit(&head->version, memory_order_seq_cst) == s->version)
 		return true;
+	/* each number is given under the lock, so 2^32 numbers are more than 2^32 versions */
 	return region_peer_find(arena, start, &now) && now.id == s->id && end <= now.end &&
+	       now.version - s->version < UINT32_MAX &&
 	       now.arena_off - now.start == s->arena_off - s->start;
 }

@@ -20,7 +20,6 @@ struct slot {
 static struct slot *_Atomic slots; /* TABLE_MAX of address space */
 static _Atomic uint64_t all_uses;  /* uses of all regions */
 static _Atomic bool unsettled;     /* a doomed region has lost its last pin */
-static uint32_t last_id;
 
 static struct slot *slot_of(uint32_t id)
 {
@@ -44,14 +43,16 @@ void pins_init_locked(void *memory)
 uint32_t pins_open_locked(void)
 {
 	struct slot *s;
+	uint32_t id;
 
 	do { /* as many slots as table entries: one is free */
-		s = slot_of(++last_id);
-	} while (!last_id || atomic_load_explicit(&s->word, memory_order_relaxed));
+		id = ++region_table.last_id;
+		s = slot_of(id);
+	} while (!id || atomic_load_explicit(&s->word, memory_order_relaxed));
 	atomic_store_explicit(&s->uses, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->last_use, 0, memory_order_relaxed);
-	atomic_store_explicit(&s->word, (uint64_t)last_id << 32, memory_order_relaxed);
-	return last_id;
+	atomic_store_explicit(&s->word, (uint64_t)id << 32, memory_order_relaxed);
+	return id;
 }
 
 void pins_close_locked(uint32_t id)

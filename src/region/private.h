@@ -147,7 +147,7 @@ _Static_assert(OS_PAGE + sizeof(struct region_head) <= REGION_HEAD_BYTES, "one u
 
 struct region_table {
 	struct region_head *head; /* changes under the lock, and leaves the old version odd */
-	uint32_t next_ticket;
+	uint32_t next_ticket, last_id; /* wrap around, and are never 0 */
 	bool has_pins;
 	uint32_t overlaps; /* a result of table_each_overlap */
 	bool off;   /* after region_fini(): no more adoption */

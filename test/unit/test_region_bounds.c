@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* After how many uses memory is adopted, how many regions there may be, huge pages. */
+/* After how many uses memory is adopted, how many regions there may be, huge pages, numbers that
+ * wrap around. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/uio.h>
@@ -488,4 +489,44 @@ REGION_TEST(core_dumps_hold_adopted_memory_and_no_windows)
 	CHECK(!has_flag(p, " dd"));
 	CHECK(has_flag(region_arena_base(), " dd"));
 	CHECK(has_flag(region_arena_base(), " dc")); /* nor do children inherit it */
+}
+
+/* ---- numbers that wrap around --------------------------------------------------------------- */
+
+/* Behind the last number the first ones come again, without 0, which no region has, and without
+ * those of regions that still exist. */
+REGION_TEST(no_two_regions_have_one_number_when_numbers_begin_again)
+{
+	static const uint32_t numbers[] = { 1, 2, UINT32_MAX, 3 };
+	struct region_desc d[4];
+	char *p[4];
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 4; i++) {
+		p[i] = pages_get(MIB);
+		if (i == 2)
+			region_table.last_id = UINT32_MAX - 1;
+		region_describe(p[i], MIB, REGION_FORCE, &d[i]);
+		CHECK_EQ(d[i].id, numbers[i]);
+	}
+	for (int i = 0; i < 4; i++) { /* each region has its own pin */
+		region_return((uintptr_t)p[i], (uintptr_t)p[i] + MIB);
+		CHECK(is_shared(p[i]));
+		region_release(&d[i]);
+		CHECK(!is_shared(p[i]));
+	}
+}
+
+REGION_TEST(a_region_is_unmapped_by_the_first_ticket_after_the_last)
+{
+	char *p = pages_get(2 * MIB);
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 2; i++) {
+		ADOPT(p + i * MIB, MIB);
+		region_table.next_ticket = UINT32_MAX - 1 + (uint32_t)i;
+		CHECK_EQ(munmap(p + i * MIB, MIB), 0);
+		CHECK_EQ(region_table.next_ticket, i ? 1 : UINT32_MAX);
+		CHECK_EQ(active(), 0);
+	}
 }
