@@ -47,6 +47,14 @@ def test_messages_beside_others(mpi, ranks, config, behaviour, get_mpi, runner, 
     runner.check(get_mpi(mpi), 'messages_others.c', ranks, behaviour, sluice=with_sluice, env=OTHERS[config])
 
 
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', (
+    cases('messages_stopped.c', ['mpich', 'openmpi'], [3], ['adopt']) +
+    cases('messages_stopped.c', ['mpich', 'openmpi'], [3], ['tight', 'forced'], pytest.mark.complete) +
+    cases('messages_stopped.c', ['debian-mpich', 'debian-openmpi'], [3], ['adopt'], pytest.mark.complete)))
+def test_messages_to_a_rank_that_is_stopped(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'messages_stopped.c', ranks, behaviour, sluice=with_sluice, env=OTHERS[config])
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
 @pytest.mark.parametrize('option', ['auto', 'off'])
 def test_messages_are_served_where_the_library_reads_them(get_mpi, tmp_path, name, option):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages beside what else uses their memory: one-sided operations and partitioned messages
- * between buffers that are adopted, freed, forked and used again; and a rank that is stopped.
+ * between buffers that are adopted, freed, forked and used again.
  *
  * All ranks draw the same operations from HARNESS_SEED, and each keeps what every window must hold.
  *
@@ -9,7 +9,6 @@
  */
 #include "check.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -439,67 +438,5 @@ static void partitioned(void) { check_skip("this MPI has none"); }
 #endif
 
 BEHAVIOUR(random_partitioned_messages, 2) { partitioned(); }
-
-/* ---- a rank that is stopped ---------------------------------------------------------------- */
-
-/* Stops this rank again and again, anywhere. */
-static pid_t start_stopper(void)
-{
-	pid_t parent = getpid(), child = fork();
-
-	for (unsigned i = 0; !child && getppid() == parent; i++) {
-		usleep(100 + i * 77 % 1000);
-		kill(parent, SIGSTOP);
-		usleep(i % 2 ? 100 : 2000);
-		kill(parent, SIGCONT);
-	}
-	if (!child)
-		_exit(0);
-	return child;
-}
-
-static void end_stopper(pid_t child)
-{
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-}
-
-/* The second rank of a pair is stopped while it copies, and the regions of its partner end and
- * begin meanwhile, as the next messages and a fork need them to. */
-BEHAVIOUR(messages_of_a_rank_that_is_stopped, 2)
-{
-	enum { PIECE = 1 << 20, BUFFERS = 6, AT_ONCE = 3, TIMES = 60 };
-	char *send[BUFFERS], *recv = check_alloc(AT_ONCE * PIECE);
-	pid_t stopper = rank % 2 ? start_stopper() : 0;
-	int peer = rank % 2 ? rank - 1 : rank + 1 < size ? rank + 1 : MPI_PROC_NULL;
-
-	for (int i = 0; i < BUFFERS; i++)
-		send[i] = check_alloc(PIECE);
-	for (int i = 0; i < TIMES && peer != MPI_PROC_NULL; i++) {
-		MPI_Request r[2 * AT_ONCE];
-
-		for (int k = 0; k < AT_ONCE; k++) {
-			char *from = send[(i * AT_ONCE + k) % BUFFERS];
-
-			check_fill(from, PIECE, check_seed(i * AT_ONCE + k, rank));
-			MPI_Irecv(recv + k * PIECE, PIECE, MPI_BYTE, peer, k, MPI_COMM_WORLD,
-				  &r[k]);
-			MPI_Isend(from, PIECE, MPI_BYTE, peer, k, MPI_COMM_WORLD, &r[AT_ONCE + k]);
-		}
-		if (!stopper && i % 4 == 0 && !fork())
-			_exit(0);
-		MPI_Waitall(2 * AT_ONCE, r, MPI_STATUSES_IGNORE);
-		for (int k = 0; k < AT_ONCE; k++)
-			check_same(recv + k * PIECE, PIECE, check_seed(i * AT_ONCE + k, peer),
-				   "message");
-		while (!stopper && waitpid(-1, NULL, WNOHANG) > 0)
-			;
-	}
-	if (stopper)
-		end_stopper(stopper);
-	for (int i = 0; i < BUFFERS; i++)
-		free(send[i]);
-	free(recv);
-}
 
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
