@@ -88,7 +88,7 @@ static void pages_are_earned(struct ranks *r)
 		tell(r, pages(MIB));
 	ranks_barrier(r);
 	p = (char *)atomic_load(&r->words[0]);
-	send_after(r, 1, p, mine, 65536, false);
+	send_after(r, 1, p, mine, 262144, false); /* memory that the kernel has not read has none */
 	send_after(r, MIB - 1, p, mine, 32768, false);
 	send_after(r, MIB, p, mine, 32768, true);
 	send_after(r, MIB, p, mine, 32768, true);
@@ -96,6 +96,8 @@ static void pages_are_earned(struct ranks *r)
 	send_after(r, 2 * MIB, p, mine, 65536, true);
 	send_after(r, 2 * MIB, p, mine, 65536, true);
 	send_after(r, 2 * MIB, p, mine, 32768, true);
+	send_after(r, 2 * MIB + 511, p, mine, 65540, false);
+	send_after(r, 2 * MIB + 512, p, mine, 65540, true);
 	send_after(r, 26 * MIB - 1, p, mine, 262144, false);
 	send_after(r, 26 * MIB, p, mine, 262144, true);
 }
