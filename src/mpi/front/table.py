@@ -51,8 +51,9 @@ class Function:
         self.name = self.names[0]
         self.parameters = [Parameter(p) for p in args.split(',') if p.strip() != 'void']
         self.terms = [Term(t) for t in (match['terms'] or '').split(';') if t.strip()]
+        self.is_new = bool(match['four']) # in MPI 4, X of an X_c as well
         # first MPI version whose libraries must have it
-        self.since = 4 if match['four'] or self.name.endswith('_c') else 3
+        self.since = 4 if self.is_new or self.name.endswith('_c') else 3
         self.is_used = self.kind == 'use' or bool(match['use']) and not large
 
     @property
@@ -74,7 +75,8 @@ class Function:
     @property
     def is_optional(self):
         """New in MPI 4 without a stand-in: exported only where the host MPI has it."""
-        return self.exported and self.since == 4 and (not self.small or self.small.endswith('_init'))
+        has_small = self.small and not self.is_new # X, of which narrow.c makes X_c
+        return self.exported and self.since == 4 and (not has_small or self.small.endswith('_init'))
 
     @property
     def required(self):

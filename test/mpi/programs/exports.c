@@ -7,7 +7,7 @@
 #define NAMES(X)                                                                                   \
 	X(MPI_Bcast_init)                                                                          \
 	X(MPI_Bcast_init_c) X(MPI_Alltoallw_init) X(PMPI_Barrier_init) X(MPI_Isendrecv)            \
-		X(MPI_Parrived)
+		X(MPI_Isendrecv_c) X(MPI_Parrived)
 
 #define X(name) extern char symbol_##name[] __asm__(#name) __attribute__((weak));
 NAMES(X)
