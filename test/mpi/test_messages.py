@@ -48,6 +48,14 @@ def test_messages_beside_others(mpi, ranks, config, behaviour, get_mpi, runner, 
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', (
+    cases('messages_memory.c', ['mpich', 'openmpi'], [2], ['adopt']) +
+    cases('messages_memory.c', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'], [3], OTHERS,
+          pytest.mark.complete)))
+def test_messages_from_memory_that_changes(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'messages_memory.c', ranks, behaviour, sluice=with_sluice, env=OTHERS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', (
     cases('messages_stopped.c', ['mpich', 'openmpi'], [3], ['adopt']) +
     cases('messages_stopped.c', ['mpich', 'openmpi'], [3], ['tight', 'forced'], pytest.mark.complete) +
     cases('messages_stopped.c', ['debian-mpich', 'debian-openmpi'], [3], ['adopt'], pytest.mark.complete)))
