@@ -9,8 +9,6 @@
 
 #include "os/private.h"
 
-enum { CACHE_LEVELS = 5 };
-
 int os_page_check(void) { return sysconf(_SC_PAGESIZE) == (long)OS_PAGE ? 0 : -ENOTSUP; }
 
 int os_cpumask_of(int tid, struct os_cpumask *out)
@@ -69,79 +67,60 @@ void os_cpumask_remove(struct os_cpumask *m, const struct os_cpumask *other)
 		m->bits[i] &= ~other->bits[i];
 }
 
-static int cache_attribute(int cpu, int index, const char *name, char *buf, size_t cap)
-{
-	char path[128];
+/* Linux lists the caches of a CPU from the first level (data, instructions) to the last. */
+enum { CACHE_OF_LEVEL_2 = 2, CACHES_MAX = 5 };
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index,
-		 name);
-	return os_procfile_read(path, buf, cap);
+/* Returns: the size of a cache of a CPU; 0: unknown. To open a file of sysfs takes 10 to 30 us. */
+static uint64_t cache_bytes(int cpu, int index)
+{
+	char path[128], text[64];
+	uint64_t bytes;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/size", cpu,
+		 index);
+	if (os_procfile_read(path, text, sizeof(text)) <= 0)
+		return 0;
+	text[strcspn(text, "\n")] = 0;
+	return base_parse_bytes(text, &bytes) ? 0 : bytes;
 }
 
-/* Reads the sizes of one CPU's data and unified caches, by level; 0: unknown. */
-static void caches_of(int cpu, uint64_t *by_level)
+static struct {
+	_Atomic bool is_known;
+	_Atomic uint64_t l2, llc;
+} caches;
+
+/* Two racing callers both measure, with equal results. Some C libraries give the sum of all
+ * last-level caches for the last one. */
+static void caches_measure(void)
 {
-	char text[64];
+	int cpu, last = CACHES_MAX;
+	uint64_t llc = 0;
+	long l2;
 
-	for (int index = 0; index < 16; index++) {
-		uint64_t bytes;
-		int level;
-
-		if (cache_attribute(cpu, index, "level", text, sizeof(text)) <= 0)
-			return;
-		level = text[0] - '0';
-		if (level < 1 || level >= CACHE_LEVELS)
-			continue;
-		if (cache_attribute(cpu, index, "type", text, sizeof(text)) <= 0 || text[0] == 'I')
-			continue;
-		if (cache_attribute(cpu, index, "size", text, sizeof(text)) <= 0)
-			continue;
-		text[strcspn(text, "\n")] = 0;
-		if (!base_parse_bytes(text, &bytes))
-			by_level[level] = bytes;
-	}
-}
-
-/* Returns: the size of the caches of this level; 0: of the largest level. */
-static uint64_t cache_bytes(int level)
-{
-	uint64_t by_level[CACHE_LEVELS] = { 0 };
-	int cpu = sched_getcpu();
-
-	caches_of(cpu < 0 ? 0 : cpu, by_level);
-	if (!by_level[2])
-		by_level[2] = (uint64_t)base_max_u64(0, (uint64_t)sysconf(_SC_LEVEL2_CACHE_SIZE));
-	if (level)
-		return by_level[level];
-	for (level = CACHE_LEVELS - 1; level > 1 && !by_level[level];)
-		level--;
-	return by_level[level];
-}
-
-/* Memoizes: of two racing callers both measure, with the same result. */
-static uint64_t remember(_Atomic uint64_t *memo, int level)
-{
-	uint64_t bytes = atomic_load_explicit(memo, memory_order_relaxed);
-
-	if (bytes)
-		return bytes - 1;
-	bytes = cache_bytes(level);
-	atomic_store_explicit(memo, bytes + 1, memory_order_relaxed);
-	return bytes;
+	if (atomic_load_explicit(&caches.is_known, memory_order_acquire)) /* partner: below */
+		return;
+	cpu = sched_getcpu();
+	cpu = cpu < 0 ? 0 : cpu;
+	l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	while (!llc && last-- > CACHE_OF_LEVEL_2)
+		llc = cache_bytes(cpu, last);
+	if (l2 <= 0)
+		l2 = (long)cache_bytes(cpu, CACHE_OF_LEVEL_2);
+	atomic_store_explicit(&caches.l2, (uint64_t)l2, memory_order_relaxed);
+	atomic_store_explicit(&caches.llc, llc ? llc : (uint64_t)l2, memory_order_relaxed);
+	atomic_store_explicit(&caches.is_known, true, memory_order_release);
 }
 
 uint64_t os_llc_bytes(void)
 {
-	static _Atomic uint64_t memo;
-
-	return remember(&memo, 0);
+	caches_measure();
+	return atomic_load_explicit(&caches.llc, memory_order_relaxed);
 }
 
 uint64_t os_l2_bytes(void)
 {
-	static _Atomic uint64_t memo;
-
-	return remember(&memo, 2);
+	caches_measure();
+	return atomic_load_explicit(&caches.l2, memory_order_relaxed);
 }
 
 /* ---- the time-stamp counter -------------------------------------------------------------- */

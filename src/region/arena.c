@@ -187,6 +187,7 @@ int region_init(void)
 	static bool atfork_done;
 	int ret = 0;
 
+	os_copy_prepare(); /* a fault handler may have to copy */
 	region_lock();
 	os_resolve();
 	region_lock_init();
