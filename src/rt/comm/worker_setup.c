@@ -21,14 +21,15 @@ struct offer {
 /* The last allgather. */
 struct result { int32_t attached, group; };
 
-/* Can this communicator have work for the worker process? */
+/* Can this communicator have work for the worker process? To open the guard takes 0.3 ms, so that
+ * comes last. */
 static bool may_have_work(const struct rt_comm *c)
 {
-	bool any = base_opt.early != BASE_EARLY_OFF && !pending_init();
+	bool any = false;
 
 	for (int kind = 0; kind < COLL_COUNT && c->admits_requests; kind++)
 		any |= !coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][kind]);
-	return any;
+	return any || (base_opt.early != BASE_EARLY_OFF && !pending_init());
 }
 
 static bool may_use_process(void)
@@ -39,27 +40,36 @@ static bool may_use_process(void)
 	       (!engine[0] || !strcasecmp(engine, "auto") || !strcasecmp(engine, "sw"));
 }
 
+static int unused_cpus(const struct rt_comm *c, struct os_cpumask *out)
+{
+	struct os_cpumask ranks_cpus;
+	int count;
+
+	node_cpus(c->group, &ranks_cpus);
+	count = engine_unused_cpus(&ranks_cpus, c->size, out);
+	if (!count)
+		base_log(BASE_LOG_INFO, "rt", "no worker process: no unused CPU");
+	return count;
+}
+
 /* ---- starting ---------------------------------------------------------------------------- */
 
 /* Leaves *out zero when the job gets no worker process. Context: rank 0. */
 static void start(const struct rt_comm *c, struct worker_ticket *out)
 {
 	struct worker_setup setup;
-	struct os_cpumask ranks_cpus;
 	char reason[256] = "";
 	int cpus;
 
 	*out = (struct worker_ticket){ 0 };
-	node_cpus(c->group, &ranks_cpus);
-	cpus = engine_unused_cpus(&ranks_cpus, c->size, &setup.cpus);
+	cpus = unused_cpus(c, &setup.cpus);
 	setup.threads = cpus < WORKERS_MAX ? cpus : WORKERS_MAX;
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
-	if (!cpus || !setup.threads) {
-		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
-			 cpus ? "SLUICE_WORKERS=0" : "no unused CPU");
+	if (!setup.threads)
+		base_log(BASE_LOG_INFO, "rt", "no worker process: SLUICE_WORKERS=0");
+	if (!cpus || !setup.threads)
 		return;
-	}
 	/* the guard does not check the system calls of worker_start() */
 	sud_allow_push();
 	if (worker_start(&setup, out, reason, sizeof reason))
@@ -91,9 +101,10 @@ static int agree_on_one(struct rt_comm *c, const struct node_oob *oob, struct of
 			struct worker_ticket *out)
 {
 	struct offer mine = { .may = may_use_process() };
+	struct os_cpumask unused;
 	int ret;
 
-	mine.asks = mine.may && may_have_work(c);
+	mine.asks = mine.may && unused_cpus(c, &unused) && may_have_work(c);
 	worker_current(&mine.ticket);
 	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
 	if (ret || !choose(all, oob->size, out)) {

@@ -302,10 +302,11 @@ static void situation_decide(const struct detach *d, struct situation *s)
 			 words[s->choice.how], s->choice.reason);
 }
 
-/* Collects the last fact late: once the guard is ready, system calls of the program cost more. */
+/* Collects the last fact late: to open a guard takes 0.3 ms, and once it is ready, system calls of
+ * the program cost more. */
 static bool is_guard_ready(struct situation *s)
 {
-	s->facts.guard_is_ready = guard_is_ready();
+	s->facts.guard_is_ready = !pending_init() && guard_is_ready();
 	if (!s->facts.guard_is_ready) {
 		guard_cancel_ready();
 		policy_detach(&s->facts, &s->choice);

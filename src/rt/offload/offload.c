@@ -87,6 +87,8 @@ static void open_channel_locked(const struct rt_comm *c)
 		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
 		return;
 	}
+	if (pending_init())
+		return;
 	ret = deal_channel(engine, c->group, &node, &index);
 	if (!ret)
 		ret = engine->chan_open(node, index, &chan);
@@ -111,7 +113,7 @@ static void open_channel_locked(const struct rt_comm *c)
  * serves it. */
 void offload_open(struct rt_comm *c)
 {
-	if (base_opt.early == BASE_EARLY_OFF || pending_init() || offload_has_worker(c))
+	if (base_opt.early == BASE_EARLY_OFF || offload_has_worker(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
