@@ -13,26 +13,23 @@
 #define FIND_DEAD_NS 1000000000ull
 #define GRACE_NS 2000000000ull
 
-static uint64_t xfers_off(int ranks)
-{
-	return base_round_up(sizeof(struct exec_slot) +
-				     ops_max(ranks) * sizeof(struct slot_op),
-			     BASE_CACHE_LINE);
-}
-
-/* One transfer per receive, and one for a copy. */
 static uint64_t starts_off(int ranks)
 {
-	return xfers_off(ranks) + ((uint64_t)recvs_max(ranks) + 1) * sizeof(struct xfer);
+	return sizeof(struct exec_slot) + ops_max(ranks) * sizeof(struct slot_op);
 }
 
-static uint64_t out_edges_off(int ranks)
+static uint64_t xfers_off(int ranks)
 {
 	return base_round_up(starts_off(ranks) + ((uint64_t)ranks + 1) * sizeof(uint64_t),
 			     BASE_CACHE_LINE);
 }
 
-static uint64_t layouts_off(int ranks) { return out_edges_off(ranks) + 2 * XFER_EDGE_BYTES; }
+static uint64_t edges_off(int ranks)
+{
+	return xfers_off(ranks) + ((uint64_t)recvs_max(ranks) + 1) * sizeof(struct xfer);
+}
+
+static uint64_t layouts_off(int ranks) { return edges_off(ranks) + 4 * XFER_EDGE_BYTES; }
 
 static uint64_t slot_bytes(int ranks)
 {
@@ -40,9 +37,28 @@ static uint64_t slot_bytes(int ranks)
 			     OS_PAGE);
 }
 
-uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
+uint64_t exec_area_bytes(int ranks, uint32_t slots)
+{
+	return slots * slot_bytes(ranks) + XFER_RING_BYTES;
+}
 
-int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, struct exec_comm **out)
+/* Agrees with the other processes of the group: slots 0 takes what its rank 0 has set. */
+static void agree_on_slots(struct exec_comm *e, uint32_t slots)
+{
+	_Atomic uint32_t *shared = &((struct exec_slot *)e->area)->slots;
+
+	if (!slots)
+		slots = atomic_load_explicit(shared, memory_order_relaxed);
+	e->slots = slots && slots <= EXEC_SLOTS_MAX ? slots : EXEC_SLOTS;
+	if (!e->rank)
+		atomic_store_explicit(shared, e->slots, memory_order_relaxed);
+	e->ring_off = e->slots * e->slot_bytes;
+	if (base_fault("slots"))
+		e->slots = EXEC_SLOTS;
+}
+
+int exec_create(struct node_group *g, uint32_t slots, const struct exec_waiter_hooks *hooks,
+		struct exec_comm **out)
 {
 	struct exec_comm *e = calloc(1, sizeof *e);
 
@@ -57,14 +73,13 @@ int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks, str
 	e->area = node_area(g, 0);
 	e->area_bytes = (uint64_t)((char *)node_area(g, 1) - e->area);
 	e->slot_bytes = slot_bytes(e->size);
-	e->xfers_off = xfers_off(e->size);
 	e->starts_off = starts_off(e->size);
-	e->out_edges_off = out_edges_off(e->size);
+	e->xfers_off = xfers_off(e->size);
+	e->edges_off = edges_off(e->size);
 	e->layouts_off = layouts_off(e->size);
-	e->ring_off = EXEC_SLOTS * e->slot_bytes;
 	e->op_cap = ops_max(e->size);
 	e->recv_cap = recvs_max(e->size);
-	e->slots = base_fault("slots") ? EXEC_SLOTS_FEW : EXEC_SLOTS;
+	agree_on_slots(e, slots);
 	e->help = calloc((size_t)e->size, sizeof *e->help);
 	if (!e->help) {
 		exec_destroy(e);
@@ -82,7 +97,7 @@ void exec_destroy(struct exec_comm *e)
 		return;
 	if (e->repair.bytes)
 		region_extent_put(&e->repair);
-	for (uint32_t i = 0; i < EXEC_SLOTS; i++)
+	for (uint32_t i = 0; i < EXEC_SLOTS_MAX; i++)
 		free(e->in_slot[i]);
 	for (struct exec_run *r = e->free_runs; r; r = next) {
 		next = r->next_free;

@@ -45,14 +45,17 @@
 #include "region/region.h"
 #include "xfer/xfer.h"
 
-#define EXEC_SLOTS 64    /* collectives of a communicator that a rank can have in flight */
-#define EXEC_SLOTS_FEW 8 /* with SLUICE_FAULT=slots:all: tests wrap around sooner */
+/* Collectives of a communicator that a rank can have in flight. The first use of a slot takes page
+ * faults on all sides, 15 to 40 us, so there are no more than programs need. */
+#define EXEC_SLOTS 8
+#define EXEC_SLOTS_MAX 64 /* of one whose runs the caller numbers; with SLUICE_TEST=fault=slots:all
+			     EXEC_SLOTS */
 
 struct exec_comm;
 struct exec_run;
 
 /* Bytes that each rank's user area of the node group must have. */
-uint64_t exec_area_bytes(int ranks);
+uint64_t exec_area_bytes(int ranks, uint32_t slots);
 /*
  * Work of a waiting rank for others: exec calls the members in this order, repeatedly, once a wait
  * gets long; NULL: nothing to do.
@@ -63,8 +66,9 @@ struct exec_waiter_hooks {
 	void (*progress_host)(void *ctx);    /* lets the host MPI progress */
 	void *ctx;
 };
-/* hooks: NULL: none. */
-int exec_create(struct node_group *g, const struct exec_waiter_hooks *hooks,
+/* slots: EXEC_SLOTS or EXEC_SLOTS_MAX, as the ranks agree; 0: as they have, for another process.
+ * hooks: NULL: none. */
+int exec_create(struct node_group *g, uint32_t slots, const struct exec_waiter_hooks *hooks,
 		struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 uint32_t exec_slots(const struct exec_comm *e); /* every rank gets the same number */

@@ -55,19 +55,24 @@ uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s)
 	return s->op_count < e->op_cap ? s->op_count : e->op_cap;
 }
 
-struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)
-{
-	return (struct xfer *)((char *)s + e->xfers_off) + recv;
-}
-
 static struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
 {
-	return slot_xfer(e, s, e->recv_cap);
+	return (struct xfer *)((char *)s + e->xfers_off);
+}
+
+struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)
+{
+	return slot_copied(e, s) + 1 + recv;
+}
+
+char *slot_send_edges(const struct exec_comm *e, struct exec_slot *s)
+{
+	return (char *)s + e->edges_off;
 }
 
 char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 {
-	return (char *)s + e->out_edges_off;
+	return (char *)s + e->edges_off + 2 * XFER_EDGE_BYTES;
 }
 
 struct layout *slot_layouts(const struct exec_comm *e, struct exec_slot *s)
@@ -150,7 +155,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct slot_op *
 	v->x = slot_xfer(e, ds, recv_number(ds, recv));
 	v->tag = op;
 	v->group = e->group;
-	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src, .edges = ss->edges,
+	v->src = (struct xfer_end){ ss->desc[send->buf], send->off, src,
+				    .edges = slot_send_edges(e, ss),
 				    .layout = slot_layout(e, ss, send->layout) };
 	v->dst = (struct xfer_end){ ds->desc[recv->buf], recv->off, dst,
 				    .edges = ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL,
@@ -216,7 +222,7 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 	v->tag = op;
 	v->group = e->group;
 	v->src = (struct xfer_end){ s->desc[copy->src_buf], copy->src_off, rank,
-				    .edges = s->is_nonblocking ? s->edges : NULL,
+				    .edges = s->is_nonblocking ? slot_send_edges(e, s) : NULL,
 				    .layout = slot_layout(e, s, copy->src_layout) };
 	v->dst = (struct xfer_end){ s->desc[copy->buf], copy->off, rank,
 				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL,

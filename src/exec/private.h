@@ -38,15 +38,15 @@ struct exec_slot {
 		completed;
 	/* since when its rank only waits for this collective; 0: not idle. A hint: relaxed */
 	_Atomic uint64_t waits_since_ns;
-	/* in the first slot of rank 0: a rank has reported that ranks disagree */
+	/* in the first slot of rank 0: a rank has reported that ranks disagree; slots of a rank */
 	_Atomic uint32_t is_explained;
+	_Atomic uint32_t slots;
 	struct exec_origin origin;
-	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/*
-	 * Behind it, at offsets that all ranks know: the operations and the transfers (one per
-	 * receive, the last for a copy), or a reduction's starts and the edges of this rank's
-	 * result. Last, layouts of the operations whose bytes have gaps; other calls never touch
-	 * their pages.
+	 * Behind it, at offsets that all ranks know, in the order in which calls need them, as each
+	 * new page takes a fault on both sides: the operations, a reduction's starts, the transfers
+	 * (the first for a copy, then one per receive), the edges of the send buffer and of this
+	 * rank's result, and layouts of the operations whose bytes have gaps.
 	 */
 };
 
@@ -108,10 +108,10 @@ struct exec_comm {
 	uint32_t group_id; /* for the trace */
 	uint64_t op;           /* number of the last collective begun, from 1 */
 	char *area; /* of rank 0; the others' follow, area_bytes apart */
-	uint64_t area_bytes, slot_bytes, xfers_off, starts_off, out_edges_off, layouts_off,
+	uint64_t area_bytes, slot_bytes, starts_off, xfers_off, edges_off, layouts_off,
 		ring_off;
 	uint32_t op_cap, recv_cap, slots;
-	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not freed */
+	struct exec_run *in_slot[EXEC_SLOTS_MAX]; /* begun and not freed */
 	struct exec_run *free_runs;
 	struct exec_help *help; /* by rank */
 	uint64_t help_op;       /* the collective that `help` describes */
@@ -141,6 +141,8 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 /* Has its rank ended the collective? The rank may have exited. */
 bool slot_is_complete(const struct exec_slot *s, uint64_t op);
 struct slot_op *slot_ops(struct exec_slot *s);
+/* Edges of this rank's send buffer: 2 * XFER_EDGE_BYTES. */
+char *slot_send_edges(const struct exec_comm *e, struct exec_slot *s);
 /* Bounded by the slot's capacity, even while its rank rewrites the slot. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);

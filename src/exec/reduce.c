@@ -29,7 +29,7 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 		.out = &s->desc[COLL_RECV],
 		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
 		.out_off = s->reduce_out_off,
-		.in_edges = s->edges,
+		.in_edges = slot_send_edges(at->comm, s),
 		.out_edges = slot_edge_buf(at->comm, s),
 		.float_modes = s->reduce_float_modes,
 	};
@@ -143,7 +143,7 @@ static void publish(struct exec_run *r)
 	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
-	xfer_fill_edges(&s->desc[in], r->call.user[in], s->edges);
+	xfer_fill_edges(&s->desc[in], r->call.user[in], slot_send_edges(r->comm, s));
 	xfer_open(slot_xfer(r->comm, s, 0), r->op);
 	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
 }

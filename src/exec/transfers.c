@@ -15,7 +15,8 @@ static void publish(struct exec_run *r)
 	struct exec_slot *s = r->slot;
 
 	if (slot_build(s, slot_layouts(r->comm, s), call->shape, r->comm->rank, r->comm->size))
-		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
+		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND],
+				slot_send_edges(r->comm, s));
 	for (uint32_t i = 0; i < s->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	r->op_count = r->remaining = s->op_count;
@@ -53,7 +54,8 @@ static int step(struct exec_run *r, enum exec_copy copy)
 static enum run_need unmatched_need(const struct exec_run *r, const struct slot_op *op)
 {
 	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank,
-				.edges = op->type == OP_SEND ? r->slot->edges : NULL,
+				.edges = op->type == OP_SEND ? slot_send_edges(r->comm, r->slot)
+							     : NULL,
 				.layout = slot_layout(r->comm, r->slot, op->layout) };
 	bool may = op->type == OP_SEND ? xfer_sender_may_detach(&end, op->bytes) :
 		   op->type == OP_RECV && xfer_receiver_may_detach(&end, op->bytes);

@@ -102,7 +102,7 @@ struct rt_comm {
 	struct coll_part *parts[2]; /* sent, received; by rank or neighbor */
 	uint64_t *starts;           /* first element of each rank's result in a reduction */
 	/* copies of failed runs; see buffer_close() */
-	struct region_extent failed_copies[COLL_BUFFERS * EXEC_SLOTS];
+	struct region_extent failed_copies[COLL_BUFFERS * EXEC_SLOTS_MAX];
 	_Atomic uint32_t failed_copy_count;
 	struct requests requests;
 	/* indexed by collective and size class */

@@ -90,7 +90,7 @@ struct worker_page {
 static inline uint32_t worker_abi(void)
 {
 	return (uint32_t)(WORKER_VERSION * 0x9e3779b1u ^ sizeof(struct worker_page) ^
-			  sizeof(struct xfer_view) << 12 ^ exec_area_bytes(2) << 4);
+			  sizeof(struct xfer_view) << 12 ^ exec_area_bytes(2, EXEC_SLOTS) << 4);
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ static int group_try(uint32_t i)
 
 	if (ret)
 		return ret;
-	ret = exec_create(g->node, NULL, &g->comm);
+	ret = exec_create(g->node, 0, NULL, &g->comm);
 	if (ret)
 		return ret;
 	serve_group(i, g->comm);

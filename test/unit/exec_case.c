@@ -15,9 +15,9 @@ void exec_case_begin(struct ranks *r, uint64_t seed)
 	const struct node_oob oob = r->oob;
 
 	exec_case = (struct exec_case){ .r = r, .own = seed + 1000 * (uint64_t)(r->rank + 1) };
-	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &exec_case.g), 0);
+	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size, EXEC_SLOTS), &exec_case.g), 0);
 	CHECK(exec_case.g);
-	CHECK_EQ(exec_create(exec_case.g, NULL, &exec_case.e), 0);
+	CHECK_EQ(exec_create(exec_case.g, EXEC_SLOTS, NULL, &exec_case.e), 0);
 	for (int i = 0; i < CASE_RUNS * 2; i++) {
 		char *p = mmap(NULL, CASE_BYTES, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

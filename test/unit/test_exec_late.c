@@ -13,7 +13,7 @@
 #include "ranks.h"
 #include "rt_case.h"
 
-enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS_FEW + 4, RUNNER = RANKS - 1 };
+enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS + 4, RUNNER = RANKS - 1 };
 
 static struct ranks *job;
 static int op, late_at;
@@ -33,7 +33,7 @@ static void dawdle(void *ctx)
 
 static int runner_is_far(void)
 {
-	return atomic_load(&job->words[0]) >= (uint64_t)late_at + EXEC_SLOTS_FEW - 1;
+	return atomic_load(&job->words[0]) >= (uint64_t)late_at + EXEC_SLOTS - 1;
 }
 
 static char *make_buffer(void)
@@ -69,7 +69,7 @@ static void rotate(struct ranks *r)
 		r->oob.progress = dawdle;
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
-	for (op = 0; op < WARM_UP + 3 * EXEC_SLOTS_FEW; op++) {
+	for (op = 0; op < WARM_UP + 3 * EXEC_SLOTS; op++) {
 		int root = op < WARM_UP ? 0 : (op - WARM_UP) % (RANKS - 1);
 
 		while (op == WARM_UP && r->rank && !atomic_load(&r->words[2]))
@@ -91,4 +91,31 @@ UNIT_TEST(late_root_finds_that_its_slots_have_been_used_again)
 		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_TEST=region_adopt_min=4K",
 			      "SLUICE_TEST=fault=slots:all", NULL },
 		  rotate, NULL);
+}
+
+/* The worker process finds the slots of a group that it has not made. */
+static void slots_of_the_first(struct ranks *r)
+{
+	static const uint32_t slots[] = { EXEC_SLOTS, EXEC_SLOTS_MAX };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(slots); i++) {
+		const struct node_oob oob = r->oob;
+		struct exec_comm *e, *observer;
+		struct node_group *g;
+
+		CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size, slots[i]), &g), 0);
+		CHECK_EQ(exec_create(g, slots[i], NULL, &e), 0);
+		ranks_barrier(r);
+		CHECK_EQ(exec_create(g, 0, NULL, &observer), 0);
+		CHECK_EQ(exec_slots(observer), slots[i]);
+		ranks_barrier(r);
+		exec_destroy(observer);
+		exec_destroy(e);
+		node_group_destroy(g);
+	}
+}
+
+UNIT_TEST(another_process_finds_how_many_slots_there_are)
+{
+	ranks_run(2, (char *[]){ NULL }, slots_of_the_first, NULL);
 }

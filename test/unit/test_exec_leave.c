@@ -32,9 +32,9 @@ static void bench_begin(struct ranks *r)
 	const struct node_oob oob = r->oob;
 
 	bench.r = r;
-	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &bench.g), 0);
+	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size, EXEC_SLOTS), &bench.g), 0);
 	CHECK(bench.g);
-	CHECK_EQ(exec_create(bench.g, NULL, &bench.e), 0);
+	CHECK_EQ(exec_create(bench.g, EXEC_SLOTS, NULL, &bench.e), 0);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(region_extent_get(user_bytes(i), false, &bench.mem[i]), 0);
 		bench.user[i] = (char *)region_arena_base() + bench.mem[i].offset;
@@ -133,7 +133,7 @@ static void body_again(struct ranks *r)
 	struct exec_run *run;
 
 	bench_begin(r);
-	for (int round = 0; round < EXEC_SLOTS_FEW; round++) {
+	for (int round = 0; round < EXEC_SLOTS; round++) {
 		ranks_barrier(r);
 		if (r->rank == 0)
 			usleep(1000);

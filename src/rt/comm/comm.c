@@ -48,10 +48,13 @@ static bool prefers_vm(const struct node_group *g)
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
+/* A lane of persistent requests is a slot. */
+static uint32_t slots_of(uint32_t lanes) { return lanes ? EXEC_SLOTS_MAX : EXEC_SLOTS; }
+
 /* Memory of a rank that peers map: slots of collectives, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
-	return exec_area_bytes(ranks) + mailbox_area_bytes(lanes);
+	return exec_area_bytes(ranks, slots_of(lanes)) + mailbox_area_bytes(lanes);
 }
 
 static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
@@ -59,7 +62,8 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 	c->lanes = lanes ? lanes_create(c) : NULL;
 	if (lanes && !c->lanes)
 		return -ENOMEM;
-	return mailbox_create(c->group, exec_area_bytes(ranks), lanes, &c->mailbox);
+	return mailbox_create(c->group, exec_area_bytes(ranks, slots_of(lanes)), lanes,
+			      &c->mailbox);
 }
 
 static void check_worker(void *c) { offload_check_worker(c); }
@@ -73,7 +77,7 @@ static void progress_host(void *arg)
 	c->progress(c->progress_ctx);
 }
 
-static int create_exec(struct rt_comm *c)
+static int create_exec(struct rt_comm *c, uint32_t lanes)
 {
 	const struct exec_waiter_hooks hooks = {
 		.check_worker = check_worker,
@@ -82,7 +86,7 @@ static int create_exec(struct rt_comm *c)
 		.ctx = c,
 	};
 
-	return exec_create(c->group, &hooks, &c->exec);
+	return exec_create(c->group, slots_of(lanes), &hooks, &c->exec);
 }
 
 static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
@@ -106,7 +110,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 		c->rank = node_rank(g);
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (create_exec(c) || create_mailbox(c, oob->size, lanes) ||
+		if (create_exec(c, lanes) || create_mailbox(c, oob->size, lanes) ||
 		    device_room_create(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
