@@ -14,14 +14,14 @@
 #define SPIN_NS 50000u /* of a wait that is not polite */
 #define YIELD_NS 1000000000u /* from then on it costs less than the host MPI's own spinning */
 #define YIELD_SHARED_NS 2000000u /* of a polite wait, where a yield reaches the other ranks */
-#define PROBE_BYTES (64u << 10)
+#define PROBE_BYTES (16u << 10) /* a page of shared memory takes 2 to 5 us */
 /* each buffer is used once, as its bytes must lie in the writer's cache, as a root's do */
 #define PROBE_COPIES 4
 #define REACH_READ 1u
 #define REACH_WRITE 2u
 
-/* vm_ns << 32 | copy_ns as this process has measured them once, as rank 1 of a group; or 0. */
-static _Atomic uint64_t probed_times;
+/* vm_ps << 32 | copy_ps as this process has measured them once, as rank 1 of a group; or 0. */
+static _Atomic uint64_t probed_rates;
 
 /* Set after a failed exchange: some peers may know this rank and others not, so it joins no
  * group. */
@@ -51,7 +51,7 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->options_hash = base_options_hash();
 	os_cpumask_self(&h->cpus);
 	h->memory_node = os_numa_node_of(&h->cpus);
-	h->has_times = atomic_load_explicit(&probed_times, memory_order_relaxed) != 0;
+	h->has_rates = atomic_load_explicit(&probed_rates, memory_order_relaxed) != 0;
 	h->arena_id = node_arena_id();
 	x->fd = -1;
 	if (!err && atomic_load(&exchange_broken))
@@ -119,6 +119,16 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 
 /* ---- probe: can the ranks reach each other's memory? --------------------------------------- */
 
+/* The bytes stay zeros, but lie in this CPU's cache then. */
+static void touch_copies(struct node_group *g)
+{
+	uint64_t begin_ns = os_now_ns();
+
+	memset(node_area(g, 0), 0, PROBE_COPIES * PROBE_BYTES);
+	g->ranks[0].rates.new_ps =
+		(uint32_t)((os_now_ns() - begin_ns) * 1000 / (PROBE_COPIES * PROBE_BYTES));
+}
+
 static void probe_prepare(struct node_group *g, const struct node_hello *all)
 {
 	struct node_rank *me = &g->ranks[g->rank];
@@ -127,11 +137,9 @@ static void probe_prepare(struct node_group *g, const struct node_hello *all)
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
 	me->process_word_off = process_word();
-	if (g->rank == 0 && g->size > 1 && !all[1].has_times &&
+	if (g->rank == 0 && g->size > 1 && !all[1].has_rates &&
 	    g->area_bytes >= PROBE_COPIES * PROBE_BYTES)
-		memset(node_area(g, 0), 0,
-		       /* unchanged zeros, but now in this CPU's cache */
-		       PROBE_COPIES * PROBE_BYTES);
+		touch_copies(g);
 }
 
 static uint8_t probe_peer(struct node_group *g, int r)
@@ -155,8 +163,8 @@ static uint8_t probe_peer(struct node_group *g, int r)
 }
 
 /* Measures the two ways to read memory that is not mapped: rank 1 reads from rank 0. Returns: as
- * probed_times; 0: no memory for it. */
-static uint64_t probe_time(struct node_group *g)
+ * probed_rates; 0: no memory for it. */
+static uint64_t probe_rates(struct node_group *g)
 {
 	char *buf = g->area_bytes >= PROBE_COPIES * PROBE_BYTES ? malloc(PROBE_BYTES) : NULL;
 	uint64_t vm = UINT32_MAX, copy = UINT32_MAX;
@@ -177,21 +185,23 @@ static uint64_t probe_time(struct node_group *g)
 		copy = base_min_u64(copy, os_now_ns() - t1);
 	}
 	free(buf);
-	base_log(BASE_LOG_DEBUG, "node", "64 KiB: %u ns by process_vm_readv, %u ns by memcpy",
+	vm = base_min_u64(vm * 1000 / PROBE_BYTES, UINT32_MAX);
+	copy = base_min_u64(copy * 1000 / PROBE_BYTES, UINT32_MAX);
+	base_log(BASE_LOG_DEBUG, "node", "%u ps a byte by process_vm_readv, %u by memcpy",
 		 (uint32_t)vm, (uint32_t)copy);
 	return vm << 32 | copy;
 }
 
 /* A process measures once: the memory for it costs more than all else of a connection. */
-static void probe_times_once(struct node_group *g, bool has_times)
+static void probe_rates_once(struct node_group *g, bool has_rates)
 {
-	uint64_t times = has_times ? atomic_load_explicit(&probed_times, memory_order_relaxed)
-				   : probe_time(g);
+	uint64_t rates = has_rates ? atomic_load_explicit(&probed_rates, memory_order_relaxed)
+				   : probe_rates(g);
 
-	g->ranks[1].vm_ns = (uint32_t)(times >> 32);
-	g->ranks[1].copy_ns = (uint32_t)times;
-	if (times >> 32) /* else the kernel refused a read */
-		atomic_store_explicit(&probed_times, times, memory_order_relaxed);
+	g->ranks[1].rates.vm_ps = (uint32_t)(rates >> 32);
+	g->ranks[1].rates.copy_ps = (uint32_t)rates;
+	if (rates >> 32) /* else the kernel refused a read */
+		atomic_store_explicit(&probed_rates, rates, memory_order_relaxed);
 }
 
 /* Returns: 0 when every peer's control data can be read through its mapping. */
@@ -205,7 +215,7 @@ static int probe_run(struct node_group *g, const struct node_hello *all)
 		g->reach[g->rank * g->size + r] = probe_peer(g, r);
 	}
 	if (g->rank == 1 && node_can_read(g, 1, 0))
-		probe_times_once(g, all[1].has_times);
+		probe_rates_once(g, all[1].has_rates);
 	return 0;
 }
 
@@ -360,7 +370,6 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	int ret, err = 0;
 
 	*out = NULL;
-	os_copy_prepare(); /* a fault handler may have to copy */
 	parked_sweep();
 	ret = agree(oob, g && all ? 0 : -ENOMEM, &err);
 	if (ret || err) {
@@ -437,10 +446,12 @@ bool node_can_write(const struct node_group *g, int writer, int owner)
 
 void node_cpus(const struct node_group *g, struct os_cpumask *out) { *out = g->cpus; }
 
-void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
+struct node_rates node_probe_rates(const struct node_group *g)
 {
-	*out_vm_ns = g->ranks[1].vm_ns;
-	*out_copy_ns = g->ranks[1].copy_ns;
+	struct node_rates rates = g->ranks[1].rates;
+
+	rates.new_ps = g->ranks[0].rates.new_ps;
+	return rates;
 }
 
 void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes)

@@ -150,9 +150,13 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 bool node_can_read(const struct node_group *g, int reader, int owner);
 bool node_can_write(const struct node_group *g, int writer, int owner);
 
-/* The probe's times between ranks 0 and 1, equal on every rank: nanoseconds for 64 KiB by
- * process_vm_readv (0: it fails) and by memcpy between mapped buffers. */
-void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
+/* The probe's rates between ranks 0 and 1, equal on every rank, in picoseconds a byte. */
+struct node_rates {
+	uint32_t vm_ps;   /* process_vm_readv; 0: it fails */
+	uint32_t copy_ps; /* memcpy between mapped buffers */
+	uint32_t new_ps;  /* the first touch of memory; 0: not measured */
+};
+struct node_rates node_probe_rates(const struct node_group *g);
 
 /* Copies between this process and addresses of a peer. Returns: 0, -EOWNERDEAD when the peer is
  * gone, or -errno. The memory of a peer in this address space (endpoints/) outlives that peer; an

@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 7u
+#define NODE_VERSION 8u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */
@@ -37,7 +37,7 @@ struct node_hello {
 	uint64_t control_off;  /* rank 0: offset of the control segment in its arena */
 	struct os_cpumask cpus;
 	int32_t memory_node;
-	int32_t has_times;     /* this process has measured node_rank.vm_ns and copy_ns */
+	int32_t has_rates;     /* this process has measured node_rank.rates */
 };
 
 /* One per rank, at the beginning of the control segment. */
@@ -52,7 +52,7 @@ struct node_rank {
 	uint64_t area_addr;    /* address of its user area in that process */
 	/* offset of the process's wake word in its arena, or NO_PROCESS_WORD */
 	uint64_t process_word_off;
-	uint32_t vm_ns, copy_ns; /* rank 1's entry: times that the probe measured */
+	struct node_rates rates; /* rank 1's entry, as the probe measured; new_ps: rank 0's entry */
 	/* One byte per peer follows: results of the probe, bit 0 read, bit 1 write
 	 * (node_group.reach). */
 };

@@ -25,7 +25,7 @@
 struct policy_group {
 	int ranks;
 	bool oversubscribed;
-	uint32_t vm_ns, copy_ns; /* 64 KiB by process_vm_readv (0: not possible) and by memcpy */
+	uint32_t vm_ps, copy_ps; /* a byte by process_vm_readv (0: not possible) and by memcpy */
 };
 
 /* Returns: whether unmapped memory travels by process_vm_* rather than by staging. Shared by all
@@ -134,8 +134,10 @@ struct policy_trial {
 	uint32_t batch;      /* calls of one executor in a row; 0: one */
 	bool is_running;
 	bool is_for_sluice;  /* result of the last trial */
-	bool needs_reuse;    /* Sluice lost in memory that peers had not mapped: the next trial is
-				due when all ranks reuse their buffers */
+	/* Sluice is tried, and used, only while all ranks reuse their buffers: it lost in memory
+	 * that peers had not mapped, or was not tried there */
+	bool needs_reuse;
+	bool wins_in_new; /* the last trial in such memory was for Sluice */
 	uint64_t host_cost, sluice_cost; /* of the last trial: mean over ranks, in ns per MiB */
 };
 enum policy_trial_step {
@@ -152,12 +154,22 @@ static inline uint32_t policy_trial_batch(const struct policy_trial *t)
 {
 	return t->batch ? t->batch : 1;
 }
-/* Delays the first trial of a class of short calls, which would cost more than the calls before. */
+/* Returns: whether Sluice lost the last trial in memory that peers had not mapped. */
+static inline bool policy_trial_lost_in_new(const struct policy_trial *t)
+{
+	return t->needs_reuse && !t->is_for_sluice;
+}
+/* Delays the first trial of a class of short calls, which would cost more than the calls before,
+ * until all ranks reuse their buffers: below 64 KiB Sluice gains in no others. */
 void policy_trial_init(struct policy_trial *t, int size_class);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
 bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */
 uint64_t policy_trial_us(const struct policy_trial *t, enum policy_executor by, uint64_t bytes);
+
+/* Returns: the time that Sluice saves in a call with `bytes` bytes of one rank's message, by the
+ * last trial; 0 where it has lost that. */
+uint64_t policy_trial_gain_us(const struct policy_trial *t, uint64_t bytes);
 
 /* One call of a trial on one rank. Of a nonblocking call `end` is the end of the call that
  * completed its request. */
@@ -192,6 +204,7 @@ struct policy_trial_result {
 	uint64_t cost_ns[POLICY_TRIAL_CALLS], bytes[POLICY_TRIAL_CALLS];
 	uint64_t ranks;         /* each adds 1 */
 	uint64_t unmapped;      /* calls of Sluice in memory that peers had not mapped */
+	uint64_t computes;      /* not 0: a reduction */
 	uint64_t without_clock; /* not 0: no common clock; the figures of the host MPI decide */
 };
 #define POLICY_TRIAL_WORDS (sizeof(struct policy_trial_result) / sizeof(uint64_t))

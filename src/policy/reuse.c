@@ -5,6 +5,7 @@
 #define SIZES_FROM 14 /* log2 of the smallest size with a class of its own */
 #define UNKNOWN_BYTES ((uint64_t)64 << 10)
 #define PASS_FIRST 4u /* three uses of a buffer earn adoption (SLUICE_REGION_ADOPT_AFTER) */
+#define PASS_RARE  32u /* calls of less than a megabyte look more rarely from this interval on */
 /* Longest intervals, and so the calls decided wrongly after a program changes: passed-on calls gain
  * nothing, admitted calls lose. */
 #define PASS_MAX   64u
@@ -35,7 +36,7 @@ uint32_t policy_reuse_stride(const struct policy_reuse *r, int size_class)
 
 	if (bits < 1)
 		return 1;
-	return (((1u << bits) - 2) * base_max_u64(interval / PASS_FIRST, 1)) | 1;
+	return (((1u << bits) - 2) * base_max_u64(interval / PASS_RARE, 1)) | 1;
 }
 
 static struct backoff *backoff_of(struct policy_reuse *r)

@@ -144,10 +144,15 @@ bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent
 /* Sets the time that peers need per byte of a buffer that is not adopted, and of one that is, in
  * picoseconds. */
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte);
-void region_set_private_rate(uint32_t ps_per_byte); /* the first of them only */
+/* Sets the first of them, and the second so that their ratio stays. */
+void region_set_private_rate(uint32_t ps_per_byte);
+/* Sets the price of adopting a byte until the first adoption, in picoseconds. */
+void region_expect_price(uint32_t ps_per_byte);
 /* Sets the time of calls per byte that they move, of buffers with gaps that are not adopted, in
  * picoseconds; 0: unknown. */
 void region_set_packed_rate(uint32_t ps_per_byte);
+/* Counts time that the program has saved by Sluice: half of it may be spent on adoption. */
+void region_earn(uint64_t saved_ns);
 /* Unpins the region of a descriptor of region_describe(). */
 void region_release(const struct region_desc *d);
 

@@ -8,9 +8,11 @@
  *           reached the price: ski rental, which costs at most twice the optimum
  *   budget  1/50 of the time that the uses of all buffers take that are not adopted, which is about
  *           1/25 of the time of the calls: a byte on its way is in use at both ends; 1/33 of the
- *           time of messages, whose uses count at the sender only. Adoption
+ *           time of messages, whose uses count at the sender only; and half of what calls have
+ *           saved so far, as trials tell. Adoption
  *           spends no more than that, so a loop of calls takes at most 1.04 times as long, however
- *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows
+ *           soon the loop ends. A long buffer is adopted in pieces, as the budget allows. After 100
+ *           uses a buffer of 128 KiB or more needs no budget
  *
  * The price of a byte is measured at each adoption in this process: fresh pages or pages of the
  * pool, huge pages or not. Times of uses are estimates from measured copy rates and, for buffers
@@ -33,8 +35,14 @@
 #define REUSE_SMALL_BYTES ((uint64_t)256 << 10)
 #define LIFETIME_USES_MIN 6 /* with a fixed number of uses: after so many adoption has paid off */
 
+/* A buffer of so many bytes that has been used so often goes on, and what it saves repays its price
+ * soon. */
+#define USES_MANY 100
+#define MANY_BYTES ((uint64_t)128 << 10)
 #define BUDGET_SHARE 50
 #define BUDGET_SHARE_SENT 33 /* a message is in use at one end only */
+#define EARNED_SHARE 2
+#define BUDGET_MAX_NS 100000000 /* by savings: they may come from another part of the program */
 #define PIECE_MAX ((uint64_t)4 << 20) /* adopted at a time: a call is not late by more than that */
 #define FIXED_NS 30000u /* of one adoption: system calls, TLB shootdowns */
 /* Until the first measurement: picoseconds per byte. */
@@ -132,7 +140,20 @@ void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_
 
 void region_set_private_rate(uint32_t ps_per_byte)
 {
-	atomic_store_explicit(&private_ps, ps_per_byte, memory_order_relaxed);
+	uint64_t mapped = atomic_load_explicit(&mapped_ps, memory_order_relaxed);
+	uint32_t old = atomic_exchange_explicit(&private_ps, ps_per_byte, memory_order_relaxed);
+
+	mapped = mapped * ps_per_byte / base_max_u64(old, 1);
+	atomic_store_explicit(&mapped_ps, (uint32_t)base_min_u64(mapped, ps_per_byte),
+			      memory_order_relaxed);
+}
+
+void region_expect_price(uint32_t ps_per_byte)
+{
+	uint32_t first = PRICE_PS;
+
+	atomic_compare_exchange_strong_explicit(&price_ps, &first, ps_per_byte,
+						memory_order_relaxed, memory_order_relaxed);
 }
 
 void region_set_packed_rate(uint32_t ps_per_byte)
@@ -153,6 +174,13 @@ static void learn_price(uint64_t bytes, uint64_t ns)
 			      memory_order_relaxed);
 }
 
+void region_earn(uint64_t saved_ns)
+{
+	if (atomic_load_explicit(&budget_ns, memory_order_relaxed) < BUDGET_MAX_NS)
+		atomic_fetch_add_explicit(&budget_ns, (int64_t)(saved_ns / EARNED_SHARE),
+					  memory_order_relaxed);
+}
+
 /* ---- uses -------------------------------------------------------------------------------- */
 
 /* SLUICE_REGION_ADOPT_AFTER: the gain of a use shrinks with the size, the cost of the system calls
@@ -166,14 +194,20 @@ static bool has_enough_uses(const struct use_count *s, uint64_t bytes)
 	return s->uses > needed * times(s);
 }
 
+/* Returns: whether a use of the buffer may be late by the price. */
+static bool has_budget(const struct use_count *s, uint64_t price)
+{
+	return atomic_load_explicit(&budget_ns, memory_order_relaxed) >= (int64_t)price ||
+	       (s->bytes >= MANY_BYTES && s->uses > USES_MANY);
+}
+
 /* The bytes that both accounts pay for now, at most PIECE_MAX; 0 when less than that and less than
  * the whole buffer. */
 static uint64_t bytes_paid(const struct use_count *s, uint64_t remaining)
 {
 	uint64_t piece = base_min_u64(remaining, PIECE_MAX), price = price_of(piece);
-	int64_t budget = atomic_load_explicit(&budget_ns, memory_order_relaxed);
 
-	return budget >= (int64_t)price && s->saved_ns >= price * times(s) ? piece : 0;
+	return has_budget(s, price) && s->saved_ns >= price * times(s) ? piece : 0;
 }
 
 uint64_t reuse_count(uintptr_t start, uint64_t bytes, uint64_t adopted,

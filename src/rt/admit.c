@@ -124,9 +124,7 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 		return 0;
 	t.of = &c->classes[q->kind][size_class];
 	if (coll_gate_measures(gate, q->bytes) && !q->is_fixed) {
-		t.is_always = q->bytes >= always &&
-			      trials_is_always(c, COLL_BLOCKING, q->kind, q->bytes);
-		if (trials_wait(t.of, t.is_always))
+		if (trials_wait(c, t.of))
 			t.uses = policy_reuse_stride(&t.of->reuse, size_class);
 		return trials_admit(c, &t);
 	}

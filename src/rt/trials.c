@@ -78,7 +78,7 @@ static int find_begins(struct rt_comm *c, uint64_t begins[2 * N])
 static int add_up(struct rt_comm *c, enum coll kind, const uint64_t begins[2 * N],
 		  struct policy_trial_result *out)
 {
-	struct policy_trial_result mine = { .ranks = 1 };
+	struct policy_trial_result mine = { .ranks = 1, .computes = coll_is_reduce(kind) };
 
 	for (uint32_t i = 0; i < N; i++) {
 		const struct policy_trial_call *call = &c->trial.calls[i];
@@ -106,6 +106,7 @@ void trials_report(const struct rt_comm *c, enum coll_form form, const struct tr
 	/* of exchanges only the rate is known */
 	uint64_t bytes = call->bytes ? call->bytes : 1 << 20;
 	char size[32], *text = texts[n % TEXTS];
+	bool is_new = policy_trial_lost_in_new(t);
 
 	base_count(BASE_CTR_TRIALS, 1);
 	learned_note(form, call->kind, call->bytes, t->is_for_sluice);
@@ -116,27 +117,33 @@ void trials_report(const struct rt_comm *c, enum coll_form form, const struct tr
 		 call->name, call->bytes ? "" : "each ", size,
 		 (unsigned long long)policy_trial_us(t, BY_HOST, bytes),
 		 (unsigned long long)policy_trial_us(t, BY_SLUICE, bytes),
-		 t->needs_reuse ? " (new memory)" : "", t->is_for_sluice ? "Sluice" : "host MPI");
+		 is_new ? " (new memory)" : "", t->is_for_sluice ? "Sluice" : "host MPI");
 	trace_activity(text, begin_ns, 0);
 	if (!c->rank)
 		base_log(BASE_LOG_DEBUG, "rt", "%s; the next trial in %u calls%s", text,
 			 backoff_interval(&t->next),
-			 t->needs_reuse ? ", or when all ranks reuse their buffers" : "");
+			 is_new ? ", or when all ranks reuse their buffers" : "");
 }
 
-/* Tells region/ what calls with such datatypes take while their buffers are not adopted: the host
- * MPI executes most of them. */
-static void note_packed_rate(const struct trials_call *call)
+/* Tells region/ what such calls take while their buffers are not adopted: the host MPI executes
+ * most of them. A reduction computes, too. */
+static void note_rate(const struct trials_call *call)
 {
 	const struct coll_call *own = call->call;
 	uint64_t us, moved;
+	uint32_t ps;
 
-	if (!own || !(own->send.buf.layouts || own->recv.buf.layouts))
+	if (!own || coll_is_reduce(call->kind))
 		return;
 	moved = base_max_u64(side_bytes(&own->send), side_bytes(&own->recv));
 	us = policy_trial_us(&call->of->trial, BY_HOST, own_bytes(own, call->bytes));
-	if (moved)
-		region_set_packed_rate((uint32_t)base_min_u64(us * 1000000 / moved, 1000000));
+	if (!moved || !us)
+		return;
+	ps = (uint32_t)base_min_u64(us * 1000000 / moved, 1000000);
+	if (own->send.buf.layouts || own->recv.buf.layouts)
+		region_set_packed_rate(ps);
+	else
+		region_set_private_rate(ps);
 }
 
 static int judge(struct rt_comm *c, const struct trials_call *call)
@@ -151,22 +158,16 @@ static int judge(struct rt_comm *c, const struct trials_call *call)
 	if (ret)
 		return ret;
 	policy_trial_judge(&call->of->trial, &sums);
-	note_packed_rate(call);
+	note_rate(call);
 	trials_report(c, COLL_BLOCKING, call, begin_ns);
 	return 0;
 }
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
-bool trials_wait(const struct call_class *k, bool is_always)
+bool trials_wait(const struct rt_comm *c, const struct call_class *k)
 {
-	return !k->trial.is_running && !k->reuse.is_admitted &&
-	       (!is_always || k->trial.needs_reuse);
-}
-
-bool trials_is_always(const struct rt_comm *c, enum coll_form form, enum coll kind, uint64_t bytes)
-{
-	return !c->has_gpu && policy_admit(&rt_gates[form][kind], bytes) == ADMIT_ALWAYS;
+	return !k->trial.is_running && !k->reuse.is_admitted && trials_need_reuse(c, k);
 }
 
 bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
@@ -178,7 +179,7 @@ bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 		return false;
 	if (policy_trial_passes(&k->trial))
 		return true;
-	if (!trials_wait(k, trials_is_always(c, COLL_BLOCKING, kind, bytes)))
+	if (!trials_wait(c, k))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;
@@ -218,6 +219,17 @@ void trials_count(struct rt_comm *c, bool is_mapped)
 		c->trial.now->is_unmapped = !is_mapped;
 }
 
+/* The time that Sluice saves may pay for adoption. */
+static int use_sluice(struct rt_comm *c, const struct trials_call *call)
+{
+	int ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) : 1;
+
+	if (ret > 0)
+		region_earn(policy_trial_gain_us(&call->of->trial,
+						 own_bytes(call->call, call->bytes)) * 1000);
+	return ret;
+}
+
 int trials_admit(struct rt_comm *c, const struct trials_call *call)
 {
 	struct policy_trial *t = &call->of->trial;
@@ -239,9 +251,9 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call)
 			begin_call(c, call, step == TRIAL_SLUICE);
 			return step == TRIAL_SLUICE;
 		case TRIAL_USE_SLUICE:
-			return call->is_always ? 1 : admit_reused(c, call);
+			return use_sluice(c, call);
 		case TRIAL_DUE:
-			ret = call->is_always && !t->needs_reuse ? 1 : admit_reused(c, call);
+			ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) : 1;
 			if (ret <= 0 || !begin(&c->trial, call->of))
 				return ret <= 0 ? ret : t->is_for_sluice;
 			c->trial.entered_ns = trials_now_ns();

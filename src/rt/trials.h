@@ -11,7 +11,6 @@ struct trials_call {
 	uint64_t bytes; /* of one rank's message; 0: unknown */
 	int root;
 	const char *name;
-	bool is_always; /* trials_is_always() */
 	uint32_t uses;  /* of its buffers, since the last look at calls of its class */
 	struct call_class *of;
 	const struct coll_call *call; /* NULL: this rank cannot prepare it */
@@ -19,12 +18,15 @@ struct trials_call {
 
 /* Returns: 1 (Sluice executes the call), 0 (the host MPI) or -errno. Context: collective. */
 int trials_admit(struct rt_comm *c, const struct trials_call *call);
-/* Returns: whether Sluice may execute such calls in any buffers. Where the program has loaded
- * libcuda, each call is looked at: its buffers may be memory of a GPU. */
-bool trials_is_always(const struct rt_comm *c, enum coll_form form, enum coll kind, uint64_t bytes);
+/* Returns: whether Sluice may execute calls of the class in reused buffers only. Where the program
+ * has loaded libcuda, each call is looked at: its buffers may be memory of a GPU. */
+static inline bool trials_need_reuse(const struct rt_comm *c, const struct call_class *k)
+{
+	return c->has_gpu || k->trial.needs_reuse;
+}
 /* Returns: whether the class waits until all ranks reuse their buffers. Then rt_trial_passes() lets
  * few calls look. */
-bool trials_wait(const struct call_class *k, bool is_always);
+bool trials_wait(const struct rt_comm *c, const struct call_class *k);
 uint64_t trials_now_ns(void);
 /* Reports the result of a trial to the counters, the log, the trace and learned.c. */
 void trials_report(const struct rt_comm *c, enum coll_form form, const struct trials_call *call,

@@ -78,20 +78,20 @@ UNIT_TEST(groups_made_one_after_the_other_leave_nothing)
 }
 
 /* The group says which way to read is faster; to measure it takes memory and time. */
-static void times_of_groups(struct ranks *r)
+static void rates_of_groups(struct ranks *r)
 {
 	struct node_group *g;
-	uint32_t vm_ns, copy_ns, again_vm_ns, again_copy_ns;
+	struct node_rates rates, again;
 
 	CHECK_EQ(node_group_create(&r->oob, 256 << 10, &g), 0);
-	node_probe_times(g, &vm_ns, &copy_ns);
-	CHECK(vm_ns && copy_ns);
+	rates = node_probe_rates(g);
+	CHECK(rates.vm_ps && rates.copy_ps && rates.new_ps);
 	node_group_destroy(g);
 	for (int i = 0; i < 3; i++) {
 		g = create(r);
-		node_probe_times(g, &again_vm_ns, &again_copy_ns);
-		CHECK_EQ(again_vm_ns, vm_ns);
-		CHECK_EQ(again_copy_ns, copy_ns);
+		again = node_probe_rates(g);
+		CHECK_EQ(again.vm_ps, rates.vm_ps);
+		CHECK_EQ(again.copy_ps, rates.copy_ps);
 		node_group_destroy(g);
 	}
 	node_fini();
@@ -99,7 +99,7 @@ static void times_of_groups(struct ranks *r)
 
 UNIT_TEST(a_process_measures_reads_once)
 {
-	ranks_run(2, OPTIONS("SLUICE_LOG=info"), times_of_groups, NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), rates_of_groups, NULL);
 }
 
 /* ---- several at once --------------------------------------------------------------------- */

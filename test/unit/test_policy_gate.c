@@ -308,7 +308,7 @@ UNIT_TEST(where_trials_decide_connecting_costs_a_small_part_of_the_calls_before)
 	begin();
 	options.measures = true;
 	alltoall = policy_connect_credit(&options, COLL_ALLTOALL, MIB, 4);
-	CHECK(policy_connect_threshold(&options) >= 20 * 1500000);
+	CHECK(policy_connect_threshold(&options) >= 20 * 1000000);
 	/* a megabyte to each of three takes more than 0.1 ms, and 1000 short calls less than 10 */
 	CHECK(alltoall > 100000 && alltoall < 1000000);
 	CHECK(alltoall > 2 * policy_connect_credit(&options, COLL_BCAST, MIB, 4));

@@ -213,13 +213,13 @@ UNIT_TEST(few_short_calls_look_whether_buffers_are_reused)
 	for (int i = 0; i < 1000; i++)
 		if (policy_reuse_next(&r) == REUSE_ASK)
 			policy_reuse_answer(&r, false);
-	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(16 << 10)), 993);
+	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(16 << 10)), 125);
 	CHECK_EQ(policy_reuse_stride(&r, policy_size_class(1 << 20)), 1);
 }
 
 UNIT_TEST(sluice_loses_for_good_only_in_mapped_memory)
 {
-	struct policy_trial_result r = result_of(500, 1000);
+	struct policy_trial_result r = result_of(500, 900);
 	struct policy_trial t = { 0 };
 
 	r.unmapped = 1;
@@ -230,6 +230,63 @@ UNIT_TEST(sluice_loses_for_good_only_in_mapped_memory)
 	run_trial(&t, &r);
 	CHECK(!t.needs_reuse);
 	CHECK_EQ(policy_trial_next(&t), TRIAL_USE_HOST);
+}
+
+UNIT_TEST(adoption_that_promises_no_gain_is_not_waited_for)
+{
+	struct policy_trial_result r = result_of(500, 1100);
+	struct policy_trial t = { 0 };
+
+	r.unmapped = 1;
+	run_trial(&t, &r);
+	CHECK(!t.needs_reuse && !t.is_for_sluice);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_USE_HOST);
+	CHECK(calls_until_due(&t) >= 100);
+	r.computes = 2; /* of a reduction more is left to gain */
+	run_trial(&t, &r);
+	CHECK(t.needs_reuse && !t.is_for_sluice);
+}
+
+UNIT_TEST(sluice_gets_calls_in_new_memory_only_where_it_has_won_there)
+{
+	struct policy_trial_result r = result_of(1000, 500);
+	struct policy_trial t = { 0 };
+
+	run_trial(&t, &r);
+	CHECK(t.needs_reuse && t.is_for_sluice);
+	r.unmapped = 1;
+	run_trial(&t, &r);
+	CHECK(!t.needs_reuse && t.is_for_sluice);
+	r.unmapped = 0;
+	run_trial(&t, &r);
+	CHECK(!t.needs_reuse && t.is_for_sluice);
+	r.unmapped = r.without_clock = 1;
+	run_trial(&t, &r);
+	CHECK(t.needs_reuse && t.is_for_sluice);
+}
+
+UNIT_TEST(short_calls_wait_for_reused_buffers)
+{
+	struct policy_trial t = { 0 }, of_short = { 0 };
+
+	policy_trial_init(&t, policy_size_class(64 << 10));
+	policy_trial_init(&of_short, policy_size_class(32 << 10));
+	CHECK(!t.needs_reuse && of_short.needs_reuse);
+	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
+	CHECK(calls_until_due(&of_short) >= 500);
+}
+
+UNIT_TEST(a_trial_says_what_a_call_gains)
+{
+	struct policy_trial_result faster = result_of(1000000, 400000),
+				   slower = result_of(400000, 1000000);
+	struct policy_trial t = { 0 };
+
+	run_trial(&t, &faster);
+	CHECK_EQ(policy_trial_gain_us(&t, 1 << 20), 600);
+	CHECK_EQ(policy_trial_gain_us(&t, 1 << 19), 300);
+	run_trial(&t, &slower);
+	CHECK_EQ(policy_trial_gain_us(&t, 1 << 20), 0);
 }
 
 UNIT_TEST(without_a_common_clock_the_figures_decide)

@@ -169,6 +169,63 @@ REGION_TEST(the_measured_time_of_packed_uses_counts)
 	region_set_packed_rate(0);
 }
 
+/* Uses of the buffer alone would take thousands of them. */
+REGION_TEST(savings_pay_for_adoption)
+{
+	char *p;
+
+	begin_by_cost(100);
+	p = pages_get(2 * MIB);
+	for (int i = 0; i < 90; i++)
+		CHECK(!use(p, 2 * MIB));
+	for (int i = 0; i < 10; i++)
+		region_earn(2000000);
+	CHECK(use(p, 2 * MIB));
+}
+
+/* A loop of so many uses goes on. */
+REGION_TEST(after_many_uses_a_long_buffer_needs_no_budget)
+{
+	char *shorter, *longer;
+
+	begin_by_cost(100);
+	shorter = pages_get(64 << 10);
+	longer = pages_get(2 * MIB);
+	for (int i = 0; i < 100; i++)
+		CHECK(!use(longer, 2 * MIB));
+	CHECK(use(longer, 2 * MIB));
+	for (int i = 0; i < 1000; i++)
+		CHECK(!use(shorter, 64 << 10));
+}
+
+/* The first adoption follows the price that the connection has measured. */
+REGION_TEST(the_expected_price_counts_until_the_first_adoption)
+{
+	char *p;
+
+	begin_by_cost(1000000);
+	region_expect_price(10000000);
+	p = pages_get(MIB);
+	for (int i = 0; i < 9; i++)
+		CHECK(!use(p, MIB));
+	for (int i = 0; i < 1000 && !use(p, MIB); i++)
+		;
+	CHECK(is_adopted(p, MIB));
+}
+
+REGION_TEST(a_measured_rate_keeps_the_ratio_of_the_rates)
+{
+	char *p;
+
+	begin_by_cost(1000);
+	region_set_copy_rates(1000000, 999999); /* a use saves 1 ps a byte */
+	region_set_private_rate(2000000);
+	p = pages_get(2 * MIB);
+	for (int i = 0; i < 99; i++)
+		CHECK(!use(p, 2 * MIB));
+	CHECK_EQ(bytes_adopted(), 0);
+}
+
 REGION_TEST(buffers_used_once_are_not_adopted)
 {
 	begin_by_cost(400);

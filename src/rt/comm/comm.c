@@ -40,11 +40,18 @@ static bool prefers_vm(const struct node_group *g)
 {
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
+	/* trials and messages tell more about later uses */
+	static _Atomic bool are_rates_set;
+	struct node_rates rates = node_probe_rates(g);
 	uint32_t private_ps, mapped_ps;
 
-	node_probe_times(g, &p.vm_ns, &p.copy_ns);
+	p.vm_ps = rates.vm_ps;
+	p.copy_ps = rates.copy_ps;
 	policy_copy_rates(&p, &private_ps, &mapped_ps);
-	region_set_copy_rates(private_ps, mapped_ps);
+	if (!atomic_exchange_explicit(&are_rates_set, true, memory_order_relaxed)) {
+		region_set_copy_rates(private_ps, mapped_ps);
+		region_expect_price(rates.new_ps + rates.copy_ps);
+	}
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 

@@ -407,12 +407,6 @@ void requests_trials_end(struct rt_comm *c)
 
 bool rt_request_suits(const struct rt_comm *c) { return c->admits_requests; }
 
-/* For calls that trials measure. */
-static bool is_always(const struct rt_comm *c, enum coll kind, uint64_t bytes)
-{
-	return trials_is_always(c, COLL_NONBLOCKING, kind, bytes);
-}
-
 static struct call_class *class_of(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
 	return &c->request_classes[kind][policy_size_class(bytes)];
@@ -431,7 +425,7 @@ bool rt_request_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 		return false;
 	if (policy_trial_passes(&k->trial) || (is_full(&k->trial) && !k->trial.is_for_sluice))
 		return true;
-	if (!trials_wait(k, is_always(c, kind, bytes)))
+	if (!trials_wait(c, k))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;
@@ -443,17 +437,19 @@ bool rt_request_needs_buffers(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
 	if (c->requests_trial.of)
 		c->requests_trial.entered_ns = trials_now_ns();
-	return !is_always(c, kind, bytes) || class_of(c, kind, bytes)->trial.needs_reuse;
+	if (!is_measured(kind, bytes))
+		return policy_admit(&rt_gates[COLL_NONBLOCKING][kind], bytes) != ADMIT_ALWAYS;
+	return trials_need_reuse(c, class_of(c, kind, bytes));
 }
 
 static bool trial_admits(struct rt_comm *c, const struct rt_question *q,
 			 const struct coll_call *call)
 {
 	struct call_class *k = class_of(c, q->kind, q->bytes);
-	bool always = is_always(c, q->kind, q->bytes);
-	uint32_t uses = trials_wait(k, always) ? policy_reuse_stride(&k->reuse,
-								     policy_size_class(q->bytes))
-					       : 1;
+	bool needs_reuse = trials_need_reuse(c, k);
+	uint32_t uses = trials_wait(c, k) ? policy_reuse_stride(&k->reuse,
+								policy_size_class(q->bytes))
+					  : 1;
 	struct policy_trial *t = &k->trial;
 
 	for (;;) {
@@ -464,13 +460,14 @@ static bool trial_admits(struct rt_comm *c, const struct rt_question *q,
 			return false;
 		case TRIAL_USE_SLUICE:
 		case TRIAL_JUDGE:
-			return t->is_for_sluice && (always || admits_reused(c, k, call, uses));
+			return t->is_for_sluice &&
+			       (!needs_reuse || admits_reused(c, k, call, uses));
 		case TRIAL_HOST:
 		case TRIAL_SLUICE:
 			begin_call(c, q, step == TRIAL_SLUICE);
 			return step == TRIAL_SLUICE;
 		case TRIAL_DUE:
-			if ((!always || t->needs_reuse) && !admits_reused(c, k, call, uses))
+			if (needs_reuse && !admits_reused(c, k, call, uses))
 				return false;
 			if (!begin(c, k))
 				return t->is_for_sluice;
