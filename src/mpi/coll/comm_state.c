@@ -414,8 +414,8 @@ struct node_oob comm_state_oob(struct comm_state *cs)
 }
 
 /* For each rank: the first communicator of a process, and the least that is believed (ADR 35). */
-#define PRICE_NS	1800000u
-#define PRICE_LEAST_NS 250000u
+#define PRICE_NS       500000u
+#define PRICE_LEAST_NS 100000u
 static _Atomic uint64_t price_ns = PRICE_NS;
 
 uint64_t comm_state_price_ns(const struct comm_state *cs)

@@ -101,7 +101,7 @@ BEHAVIOUR(communicators_come_and_go, 2)
 /* 388 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
 BEHAVIOUR(few_short_ones, 2)
 {
-	enum { SHORT = 24 << 10, FEW = 600 };
+	enum { SHORT = 24 << 10, FEW = 300 };
 	char *send = check_alloc((size_t)SHORT * size), *recv = check_alloc((size_t)SHORT * size);
 
 	for (int i = 0; i < FEW; i++)
