@@ -99,6 +99,10 @@ static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);
 
+/* Returns: whether the ranks did not reuse their buffers in 28 calls or more, each time they asked.
+ */
+bool policy_reuse_is_rare(const struct policy_reuse *r);
+
 #define POLICY_SIZE_CLASSES 14
 /* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 16 KiB on;
  * 0 bytes, an unknown size, count as 64 KiB. */
@@ -159,9 +163,13 @@ static inline bool policy_trial_lost_in_new(const struct policy_trial *t)
 {
 	return t->needs_reuse && !t->is_for_sluice;
 }
-/* Delays the first trial of a class of short calls, which would cost more than the calls before,
- * until all ranks reuse their buffers: below 64 KiB Sluice gains in no others. */
-void policy_trial_init(struct policy_trial *t, int size_class);
+/*
+ * Delays the first trial of a class of short calls, which would cost more than the calls before.
+ * It also waits until all ranks reuse their buffers: below 64 KiB Sluice gains in no others, and a
+ * reduction (computes) takes new memory for the operands of others, which is as dear as adoption.
+ * Longer reductions wait for policy_reuse_is_rare() at most.
+ */
+void policy_trial_init(struct policy_trial *t, int size_class, bool computes);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
 bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */

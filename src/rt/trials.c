@@ -191,7 +191,8 @@ void trials_comm_created(struct rt_comm *c)
 {
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		for (int i = 0; i < POLICY_SIZE_CLASSES; i++)
-			policy_trial_init(&c->classes[kind][i].trial, i);
+			policy_trial_init(&c->classes[kind][i].trial, i,
+					  coll_is_reduce((enum coll)kind));
 }
 
 void rt_trial_enter(struct rt_comm *c)
@@ -230,6 +231,15 @@ static int use_sluice(struct rt_comm *c, const struct trials_call *call)
 	return ret;
 }
 
+/* The first trial of a long reduction waits for reused buffers, but not for ever. */
+static bool is_first_overdue(const struct rt_comm *c, const struct trials_call *call)
+{
+	const struct policy_trial *t = &call->of->trial;
+
+	return !c->has_gpu && !t->host_cost && call->bytes >= rt_options.threshold_bytes &&
+	       policy_reuse_is_rare(&call->of->reuse);
+}
+
 int trials_admit(struct rt_comm *c, const struct trials_call *call)
 {
 	struct policy_trial *t = &call->of->trial;
@@ -254,6 +264,8 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call)
 			return use_sluice(c, call);
 		case TRIAL_DUE:
 			ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) : 1;
+			if (!ret && is_first_overdue(c, call))
+				ret = 1;
 			if (ret <= 0 || !begin(&c->trial, call->of))
 				return ret <= 0 ? ret : t->is_for_sluice;
 			c->trial.entered_ns = trials_now_ns();

@@ -41,6 +41,18 @@ def test_decide_for_the_faster(name, ranks, slow, least, most, get_mpi, with_slu
     assert least * ranks <= total['bcast_admitted'] <= most * ranks, total
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_decide_in_new_buffers(name, get_mpi, with_sluice, tmp_path):
+    """The first trial waits for no reuse; that of a reduction for 28 calls. Sluice that won there goes on there."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    total = run(get_mpi(name), 2, ['new_buffers'], with_sluice, tmp_path,
+                rank_env=[{'fault': 'slow_host:all'}, {}])
+    assert total['adopted'] == 0, total
+    assert 2 * 85 <= total['alltoall_admitted'] <= 2 * 96, total
+    assert 2 * 20 <= total['allreduce_admitted'] <= 2 * 34, total
+
+
 @pytest.mark.parametrize('name, ranks', [('mpich', 3), ('debian-openmpi', 2)])
 def test_decide_about_exchanges(name, ranks, get_mpi, with_sluice, tmp_path):
     """The first eight calls go by, the ninth connects, and a trial follows."""

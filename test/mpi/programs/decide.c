@@ -98,6 +98,30 @@ BEHAVIOUR(communicators_come_and_go, 2)
 	free(recv);
 }
 
+/* No buffer is used twice, so none is adopted. */
+BEHAVIOUR(new_buffers, 2)
+{
+	enum { SUMS = 64, SUM_BYTES = 1 << 20 };
+	char *used[2 * CALLS];
+
+	for (int i = 0; i < CALLS; i++) {
+		char *send = used[2 * i] = check_alloc((size_t)BYTES * size),
+		     *recv = used[2 * i + 1] = check_alloc((size_t)BYTES * size);
+
+		alltoall(send, recv, BYTES, i);
+	}
+	for (int i = 0; i < 2 * CALLS; i++)
+		free(used[i]);
+	for (int i = 0; i < SUMS; i++) {
+		char *send = used[2 * i] = check_alloc(SUM_BYTES),
+		     *recv = used[2 * i + 1] = check_alloc(SUM_BYTES);
+
+		allreduce(send, recv, SUM_BYTES, i);
+	}
+	for (int i = 0; i < 2 * SUMS; i++)
+		free(used[i]);
+}
+
 /* 388 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
 BEHAVIOUR(few_short_ones, 2)
 {
