@@ -43,7 +43,7 @@ def test_decide_for_the_faster(name, ranks, slow, least, most, get_mpi, with_slu
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_decide_in_new_buffers(name, get_mpi, with_sluice, tmp_path):
-    """The first trial waits for no reuse; that of a reduction for 28 calls. Sluice that won there goes on there."""
+    """The first trial waits for no reuse; that of a reduction 28 calls. Sluice that won there goes on."""
     if not with_sluice:
         pytest.skip('--plain')
     total = run(get_mpi(name), 2, ['new_buffers'], with_sluice, tmp_path,

@@ -198,7 +198,7 @@ UNIT_TEST(short_calls_have_their_first_trial_later)
 	t = (struct policy_trial){ 0 };
 	policy_trial_init(&t, policy_size_class(64 << 10), false);
 	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
-	policy_trial_init(&t, policy_size_class(0), false); /* of exchanges, whose sizes are unknown */
+	policy_trial_init(&t, policy_size_class(0), false); /* of exchanges: unknown sizes */
 	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
 }
 
