@@ -64,7 +64,9 @@ static struct use_count counts[REUSE_SETS][REUSE_WAYS];
 static uint64_t use_clock;
 static _Atomic bool is_busy;
 
-static _Atomic uint32_t private_ps = PRIVATE_PS, mapped_ps = MAPPED_PS, price_ps = PRICE_PS;
+static _Atomic uint32_t private_ps = PRIVATE_PS, price_ps = PRICE_PS;
+/* The rate of mapped memory by that of private memory, in 1 / 2^32. */
+static _Atomic uint64_t mapped_share = ((uint64_t)MAPPED_PS << 32) / PRIVATE_PS;
 static _Atomic uint32_t packed_ps; /* 0: not measured */
 static _Atomic int64_t budget_ns; /* below 0: an adoption was dearer than expected */
 
@@ -125,7 +127,9 @@ static uint64_t ns_of_use(uint64_t bytes, bool is_packed)
 
 static uint64_t saved_by_a_use(uint64_t bytes, bool is_packed)
 {
-	uint64_t now = ns_of_use(bytes, is_packed), mapped = ns_of(bytes, &mapped_ps);
+	uint64_t share = atomic_load_explicit(&mapped_share, memory_order_relaxed);
+	uint64_t now = ns_of_use(bytes, is_packed),
+		 mapped = (uint64_t)((__uint128_t)ns_of(bytes, &private_ps) * share >> 32);
 
 	return now > mapped ? now - mapped : 0;
 }
@@ -134,18 +138,16 @@ static uint64_t price_of(uint64_t bytes) { return FIXED_NS + ns_of(bytes, &price
 
 void region_set_copy_rates(uint32_t private_ps_per_byte, uint32_t mapped_ps_per_byte)
 {
+	uint64_t mapped = base_min_u64(mapped_ps_per_byte, private_ps_per_byte);
+
 	atomic_store_explicit(&private_ps, private_ps_per_byte, memory_order_relaxed);
-	atomic_store_explicit(&mapped_ps, mapped_ps_per_byte, memory_order_relaxed);
+	atomic_store_explicit(&mapped_share, (mapped << 32) / base_max_u64(private_ps_per_byte, 1),
+			      memory_order_relaxed);
 }
 
 void region_set_private_rate(uint32_t ps_per_byte)
 {
-	uint64_t mapped = atomic_load_explicit(&mapped_ps, memory_order_relaxed);
-	uint32_t old = atomic_exchange_explicit(&private_ps, ps_per_byte, memory_order_relaxed);
-
-	mapped = mapped * ps_per_byte / base_max_u64(old, 1);
-	atomic_store_explicit(&mapped_ps, (uint32_t)base_min_u64(mapped, ps_per_byte),
-			      memory_order_relaxed);
+	atomic_store_explicit(&private_ps, ps_per_byte, memory_order_relaxed);
 }
 
 void region_expect_price(uint32_t ps_per_byte)

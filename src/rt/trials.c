@@ -190,9 +190,12 @@ bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 void trials_comm_created(struct rt_comm *c)
 {
 	for (int kind = 0; kind < COLL_COUNT; kind++)
-		for (int i = 0; i < POLICY_SIZE_CLASSES; i++)
-			policy_trial_init(&c->classes[kind][i].trial, i,
-					  coll_is_reduce((enum coll)kind));
+		for (int i = 0; i < POLICY_SIZE_CLASSES; i++) {
+			bool computes = coll_is_reduce((enum coll)kind);
+
+			policy_trial_init(&c->classes[kind][i].trial, i, computes);
+			c->request_classes[kind][i].trial.needs_reuse = computes;
+		}
 }
 
 void rt_trial_enter(struct rt_comm *c)

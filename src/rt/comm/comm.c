@@ -50,7 +50,8 @@ static bool prefers_vm(const struct node_group *g)
 	policy_copy_rates(&p, &private_ps, &mapped_ps);
 	if (!atomic_exchange_explicit(&are_rates_set, true, memory_order_relaxed)) {
 		region_set_copy_rates(private_ps, mapped_ps);
-		region_expect_price(rates.new_ps + rates.copy_ps);
+		if (rates.new_ps)
+			region_expect_price(rates.new_ps + rates.copy_ps);
 	}
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }

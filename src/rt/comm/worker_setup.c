@@ -47,7 +47,7 @@ static int unused_cpus(const struct rt_comm *c, struct os_cpumask *out)
 
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_unused_cpus(&ranks_cpus, c->size, out);
-	if (!count)
+	if (!count && !c->rank)
 		base_log(BASE_LOG_INFO, "rt", "no worker process: no unused CPU");
 	return count;
 }
