@@ -153,6 +153,10 @@ bool region_peer_find(const void *arena, uintptr_t addr, struct region_range *ou
 	return false;
 }
 
+/* Numbers are given under the lock, each after at most TABLE_MAX that are in use: the changes of so
+ * many versions cannot have given all 2^32. */
+#define VERSIONS_MAX 65536
+
 bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t start,
 		     uintptr_t end)
 {
@@ -162,8 +166,7 @@ bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t 
 	region_fence(); /* the copy, then the version; partner: region_lock */
 	if (atomic_load_explicit(&head->version, memory_order_seq_cst) == s->version)
 		return true;
-	/* each number is given under the lock, so 2^32 numbers are more than 2^32 versions */
 	return region_peer_find(arena, start, &now) && now.id == s->id && end <= now.end &&
-	       now.version - s->version < UINT32_MAX &&
+	       now.version - s->version < VERSIONS_MAX &&
 	       now.arena_off - now.start == s->arena_off - s->start;
 }
