@@ -99,8 +99,7 @@ static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);
 
-/* Returns: whether the ranks did not reuse their buffers in 28 calls or more, each time they asked.
- */
+/* Returns: whether the ranks did not reuse their buffers in 12 calls or more, when they asked. */
 bool policy_reuse_is_rare(const struct policy_reuse *r);
 
 #define POLICY_SIZE_CLASSES 14

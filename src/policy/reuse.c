@@ -41,7 +41,7 @@ uint32_t policy_reuse_stride(const struct policy_reuse *r, int size_class)
 
 bool policy_reuse_is_rare(const struct policy_reuse *r)
 {
-	return backoff_interval(&r->passing) >= PASS_RARE;
+	return backoff_interval(&r->passing) > 2 * PASS_FIRST;
 }
 
 static struct backoff *backoff_of(struct policy_reuse *r)

@@ -288,7 +288,7 @@ UNIT_TEST(long_reductions_wait_some_calls_for_reused_buffers)
 	for (; !policy_reuse_is_rare(&r); calls++)
 		if (policy_reuse_next(&r) == REUSE_ASK)
 			policy_reuse_answer(&r, false);
-	CHECK_EQ(calls, 28);
+	CHECK_EQ(calls, 12);
 }
 
 UNIT_TEST(a_trial_says_what_a_call_gains)
