@@ -10,12 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static volatile sig_atomic_t is_over;
+
+static void end(int sig) { is_over = 1; }
+
 /* Stops this rank again and again. */
 static pid_t start_stopper(void)
 {
 	pid_t parent = getpid(), child = fork();
 
-	for (unsigned i = 0; !child && getppid() == parent; i++) {
+	if (!child)
+		signal(SIGTERM, end);
+	for (unsigned i = 0; !child && !is_over && getppid() == parent; i++) {
 		usleep(100 + i * 77 % 1000);
 		kill(parent, SIGSTOP);
 		usleep(i % 2 ? 500 : 5000);
@@ -26,9 +32,10 @@ static pid_t start_stopper(void)
 	return child;
 }
 
+/* A stopper that was killed could leave this rank stopped. */
 static void end_stopper(pid_t child)
 {
-	kill(child, SIGKILL);
+	kill(child, SIGTERM);
 	waitpid(child, NULL, 0);
 }
 
