@@ -122,7 +122,7 @@ BEHAVIOUR(new_buffers, 2)
 		free(used[i]);
 }
 
-/* 388 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
+/* 259 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
 BEHAVIOUR(few_short_ones, 2)
 {
 	enum { SHORT = 24 << 10, FEW = 300 };
