@@ -118,10 +118,19 @@ def test_python_loads_mpi_late(name, ranks, env, get_mpi, with_sluice, tmp_path)
         assert counters(tmp_path / 'stats', ranks)['bcast_admitted'] >= 8 * ranks
 
 
+# MPICH 5.0 ends 1 of 400 launches so under load, without Sluice as well: the addresses that ranks
+# exchange for a second session are sometimes incomplete (compare pmodels/mpich issue 7417).
+SECOND_SESSION_FAILS = 'Fatal error in internal_Comm_create_from_group'
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'abi'])
 def test_sessions(name, get_mpi, with_sluice):
     mpi = get_mpi(name)
-    passed(mpi.launch(2, mpi.build('sessions.c'), sluice=with_sluice, env=ONE_BYTE), 'sessions')
+    for _ in range(3):
+        done = mpi.launch(2, mpi.build('sessions.c'), sluice=with_sluice, env=ONE_BYTE)
+        if SECOND_SESSION_FAILS not in done.err:
+            break
+    passed(done, 'sessions')
 
 
 @pytest.mark.parametrize('name', MAIN)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cuda/cuda.h"
@@ -156,15 +157,23 @@ static void load_figures(const char *library_version)
 	base_options_agree(policy_figures_hash(figures));
 }
 
-/* At exit: MPICH and its derivatives end the program in MPI_Init where Open MPI has launched it. */
+/*
+ * At exit: MPICH and its derivatives end the program in MPI_Init where Open MPI has launched it.
+ * The first rank that ends has the launcher kill the others, so these wait until rank 0 has told.
+ */
 static void explain_end(void)
 {
+	const struct timespec second = { .tv_sec = 1 };
 	const char *name;
 	char line[256];
 
-	if (started || base_job_size(&name) < 2 || base_job_rank() != 0 ||
-	    strcmp(name, "OMPI_COMM_WORLD_SIZE") != 0 || !strncmp(host_mpi, "Open MPI", 8))
+	if (started || base_job_size(&name) < 2 || strcmp(name, "OMPI_COMM_WORLD_SIZE") != 0 ||
+	    !strncmp(host_mpi, "Open MPI", 8))
 		return;
+	if (base_job_rank() > 0) {
+		nanosleep(&second, NULL);
+		return;
+	}
 	snprintf(line, sizeof line,
 		 "sluice: MPI_Init has ended the program: "
 		 "it uses %s, and mpiexec belongs to Open MPI\n",
