@@ -275,9 +275,9 @@ static int copy_part(const struct buffer *b, uint64_t off, const struct coll_par
 		return is_unpack ? buf->unpack(buf->ctx, off, part->bytes, packed) :
 				   buf->pack(buf->ctx, off, part->bytes, packed);
 	if (is_unpack)
-		memcpy(plain, packed, part->bytes);
+		os_copy(plain, packed, part->bytes, BASE_COPY_PLAIN);
 	else
-		memcpy(packed, plain, part->bytes);
+		os_copy(packed, plain, part->bytes, BASE_COPY_PLAIN);
 	return 0;
 }
 

@@ -19,7 +19,7 @@ int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const ch
 	if (at >= bytes || i >= consumed + XFER_RING_CHUNKS)
 		return 0;
 	n = base_min_u64(XFER_CHUNK_BYTES, bytes - at);
-	memcpy(ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, src + at, n);
+	os_copy(ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, src + at, n, BASE_COPY_PLAIN);
 	base_count(BASE_CTR_BYTES_STAGED, n);
 	atomic_store_explicit(filled, xfer_word(tag, i + 1),
 			      memory_order_release); /* partner: take */
@@ -44,7 +44,8 @@ int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *
 		return 0;
 	n = base_min_u64(XFER_CHUNK_BYTES, v->plan.bytes - at);
 	since = trace_copy_begin(n);
-	memcpy(v->dst.addr + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n);
+	os_copy(v->dst.addr + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n,
+		BASE_COPY_PLAIN);
 	base_count(BASE_CTR_BYTES_STAGED, n);
 	trace_copied(since, .bytes = n, .op = v->tag, .group = node_id(v->group),
 		     .unit = (uint32_t)i, .src = v->src.rank, .dst = v->dst.rank, .by = v->dst.rank,
