@@ -63,6 +63,10 @@ static inline uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 	return base_min_u64(bytes, max);
 }
 
+/* Bytes of one rank that one run of a reduction combines while ranks do not reuse their buffers:
+ * packed operands and results stay in the second-level cache, and take little new memory. */
+#define POLICY_PIECE_PACKED ((uint64_t)512 << 10)
+
 /* ---- reuse of buffers -------------------------------------------------------------------- */
 
 /*
@@ -99,8 +103,6 @@ static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);
 
-/* Returns: whether the ranks did not reuse their buffers in 12 calls or more, when they asked. */
-bool policy_reuse_is_rare(const struct policy_reuse *r);
 
 #define POLICY_SIZE_CLASSES 14
 /* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 16 KiB on;
@@ -165,10 +167,9 @@ static inline bool policy_trial_lost_in_new(const struct policy_trial *t)
 /*
  * Delays the first trial of a class of short calls, which would cost more than the calls before.
  * It also waits until all ranks reuse their buffers: below 64 KiB Sluice gains in no others, and a
- * reduction (computes) takes new memory for the operands of others, which is as dear as adoption.
- * Longer reductions wait for policy_reuse_is_rare() at most.
+ * reduce-scatter, which packs whole, takes new memory, which is as dear as adoption.
  */
-void policy_trial_init(struct policy_trial *t, int size_class, bool computes);
+void policy_trial_init(struct policy_trial *t, int size_class, bool packs_whole);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
 bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */

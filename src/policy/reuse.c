@@ -39,11 +39,6 @@ uint32_t policy_reuse_stride(const struct policy_reuse *r, int size_class)
 	return (((1u << bits) - 2) * base_max_u64(interval / PASS_RARE, 1)) | 1;
 }
 
-bool policy_reuse_is_rare(const struct policy_reuse *r)
-{
-	return backoff_interval(&r->passing) > 2 * PASS_FIRST;
-}
-
 static struct backoff *backoff_of(struct policy_reuse *r)
 {
 	return r->is_admitted ? &r->admitting : &r->passing;

@@ -108,6 +108,20 @@ int admit_reused(struct rt_comm *c, const struct trials_call *call)
 	return ask(c, u, call);
 }
 
+int admit_always(struct rt_comm *c, const struct trials_call *call)
+{
+	struct policy_reuse *u = &call->of->reuse;
+	struct trials_call t = *call;
+	int ret;
+
+	if (!coll_is_reduce(call->kind) || call->bytes <= POLICY_PIECE_PACKED)
+		return 1;
+	t.uses = 0; /* the call itself will count one */
+	ret = backoff_interval(&u->passing) ? admit_reused(c, &t) : ask(c, u, &t);
+	c->packs_in_pieces = !ret;
+	return ret < 0 ? ret : 1;
+}
+
 int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_call *call)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][q->kind];
@@ -117,6 +131,7 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 	uint64_t again = 0, always = 0;
 
 	c->reuse_now = NULL;
+	c->packs_in_pieces = false;
 	c->trial.now = NULL;
 	if (c->is_crowded)
 		rt_crowded(q->kind, c->size, &again, &always);
@@ -129,6 +144,6 @@ int rt_admit(struct rt_comm *c, const struct rt_question *q, const struct coll_c
 		return trials_admit(c, &t);
 	}
 	if (q->bytes >= always && policy_admit(gate, q->bytes) == ADMIT_ALWAYS)
-		return 1;
+		return admit_always(c, &t);
 	return q->is_fixed ? 0 : admit_reused(c, &t);
 }

@@ -111,6 +111,7 @@ struct rt_comm {
 	/* Reuse counters of the admitted call, and of the next request. NULL: admitted in any
 	 * buffers. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
+	bool packs_in_pieces; /* the admitted call, a reduction: ranks may have to pack */
 	struct trial trial;
 	struct requests_trial requests_trial;
 	bool requests_wait; /* request_classes have an open question: an intercept reference */

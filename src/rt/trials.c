@@ -50,6 +50,7 @@ static void begin_call(struct rt_comm *c, const struct trials_call *call, bool i
 	struct trial *t = &c->trial;
 
 	t->now = &t->calls[t->of->trial.calls++];
+	c->packs_in_pieces = !t->of->reuse.is_admitted;
 	*t->now = (struct policy_trial_call){
 		.begin_ns = is_for_sluice ? t->entered_ns : trials_now_ns(),
 		.bytes = own_bytes(call->call, call->bytes),
@@ -191,10 +192,9 @@ void trials_comm_created(struct rt_comm *c)
 {
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		for (int i = 0; i < POLICY_SIZE_CLASSES; i++) {
-			bool computes = coll_is_reduce((enum coll)kind);
-
-			policy_trial_init(&c->classes[kind][i].trial, i, computes);
-			c->request_classes[kind][i].trial.needs_reuse = computes;
+			policy_trial_init(&c->classes[kind][i].trial, i,
+					  coll_pattern(kind) == COLL_REDUCE_SCATTER);
+			c->request_classes[kind][i].trial.needs_reuse = coll_is_reduce(kind);
 		}
 }
 
@@ -226,21 +226,13 @@ void trials_count(struct rt_comm *c, bool is_mapped)
 /* The time that Sluice saves may pay for adoption. */
 static int use_sluice(struct rt_comm *c, const struct trials_call *call)
 {
-	int ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) : 1;
+	int ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) :
+						    admit_always(c, call);
 
 	if (ret > 0)
 		region_earn(policy_trial_gain_us(&call->of->trial,
 						 own_bytes(call->call, call->bytes)) * 1000);
 	return ret;
-}
-
-/* The first trial of a long reduction waits for reused buffers, but not for ever. */
-static bool is_first_overdue(const struct rt_comm *c, const struct trials_call *call)
-{
-	const struct policy_trial *t = &call->of->trial;
-
-	return !c->has_gpu && !t->host_cost && call->bytes >= rt_options.threshold_bytes &&
-	       policy_reuse_is_rare(&call->of->reuse);
 }
 
 int trials_admit(struct rt_comm *c, const struct trials_call *call)
@@ -267,8 +259,6 @@ int trials_admit(struct rt_comm *c, const struct trials_call *call)
 			return use_sluice(c, call);
 		case TRIAL_DUE:
 			ret = trials_need_reuse(c, call->of) ? admit_reused(c, call) : 1;
-			if (!ret && is_first_overdue(c, call))
-				ret = 1;
 			if (ret <= 0 || !begin(&c->trial, call->of))
 				return ret <= 0 ? ret : t->is_for_sluice;
 			c->trial.entered_ns = trials_now_ns();

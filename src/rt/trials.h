@@ -47,6 +47,9 @@ void learned_write(const char *path, const char *mpi, const struct policy_figure
 bool admit_count_uses(const struct coll_call *call, uint32_t uses);
 /* As trials_admit(), while all ranks reuse their buffers. */
 int admit_reused(struct rt_comm *c, const struct trials_call *call);
+/* Admits a call in any buffers. A long reduction is cut unless all ranks reuse theirs.
+ * Returns: 1 or -errno. Context: collective. */
+int admit_always(struct rt_comm *c, const struct trials_call *call);
 /* Describes a few words that peers read in the slot, like the edges of a buffer without a whole
  * page: at most XFER_EDGE_BYTES. */
 struct region_desc admit_describe_words(const uint64_t *words, uint64_t count);

@@ -4,14 +4,17 @@
 #include "rt/coll/run.h"
 #include "rt/trials.h"
 
-/* Returns: bytes of each rank's vector that one run combines. */
-static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)
+/* Returns: bytes of each rank's vector that one run combines; the same on all ranks. */
+static uint64_t piece_bytes(const struct rt_comm *c, const struct coll_call *call, uint64_t bytes)
 {
-	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * OS_PAGE + 123)
-					     : policy_piece_bytes(bytes, 1);
+	uint64_t most = c->packs_in_pieces ? POLICY_PIECE_PACKED : UINT64_MAX;
+	uint64_t piece = base_min_u64(most, policy_piece_bytes(bytes, 1));
 
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		return bytes;
+	if (base_fault("piece"))
+		piece = 5 * OS_PAGE + 123;
+	piece = base_min_u64(piece, bytes);
 	return base_max_u64(piece - piece % call->reduce.element_bytes, call->reduce.element_bytes);
 }
 
@@ -51,7 +54,7 @@ static enum detach_movers movers_of(const struct coll_call *call)
 
 int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 {
-	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
+	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(c, call, bytes);
 	struct buffers b = { .send.side = &call->send, .recv.side = &call->recv };
 	int ret = open_buffers(call, &b, piece);
 	struct detach d = detach_describe(c, call, &b, piece >= bytes);

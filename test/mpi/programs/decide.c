@@ -122,6 +122,44 @@ BEHAVIOUR(new_buffers, 2)
 		free(used[i]);
 }
 
+static long shared_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	long kb = 0;
+
+	while (f && fgets(line, sizeof line, f))
+		sscanf(line, "RssShmem: %ld", &kb);
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Long sums are cut while buffers are new, whole while all ranks reuse theirs, and cut again. */
+BEHAVIOUR(long_sums, 2)
+{
+	enum { LONG = (8 << 20) + 8204, NEW = 5, REUSED = 14 };
+	char *send, *recv;
+	long before;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	before = shared_kb();
+	for (int i = 0; i < 2 * NEW + REUSED; i++) {
+		if (i <= NEW || i >= NEW + REUSED) {
+			send = check_alloc(LONG);
+			recv = check_alloc(LONG);
+		}
+		allreduce(send, recv, LONG - 4096 * (i % 3), i);
+		if (i < NEW && shared_kb() - before > LONG >> 11)
+			check_fail("call %d has taken %ld KB of shared memory", i,
+				   shared_kb() - before);
+		if (i < NEW || i >= NEW + REUSED - 1) {
+			free(send);
+			free(recv);
+		}
+	}
+}
+
 /* 259 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
 BEHAVIOUR(few_short_ones, 2)
 {
