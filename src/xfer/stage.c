@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Staging: two copies through the control segment, for memory that nothing else can reach (yet). */
-#include <string.h>
-
 #include "trace/trace.h"
 #include "xfer/xfer.h"
 

@@ -23,7 +23,7 @@ static void copy_byte(char *dst, const char *src);
 #define xfer_stage_drain        model_take
 #define xfer_finish            model_finish
 #define node_wake(group, rank) ((void)0)
-#define memcpy(dst, src, n)    copy_byte(dst, src)
+#define os_copy(dst, src, n, kernel) copy_byte(dst, src)
 #undef XFER_CHUNK_BYTES
 #undef XFER_RING_CHUNKS
 #define XFER_CHUNK_BYTES 1u
@@ -37,7 +37,7 @@ static void model_finish(struct xfer_view *v, uint64_t bits)
 	model_complete(v->x, v->tag, bits, v->plan.total);
 }
 #include "xfer/stage.c"
-#undef memcpy
+#undef os_copy
 
 struct world {
 	struct xfer x[RECEIVERS_MAX];
