@@ -59,11 +59,13 @@ def test_others_go_on_while_a_rank_keeps_its_processor(what, run):
 @pytest.mark.alone
 @pytest.mark.parametrize('ranks', [2, 3])
 def test_ranks_compute_at_a_time_where_a_cpu_is_free(ranks, program, tmp_path):
-    """In bursts that are shorter than the monitor's time slice: a worker that watches runs the others."""
+    """In bursts that are shorter than the monitor's time slice: a worker that watches runs the others. All
+    see it in the first few of 200 bursts, and later while something else keeps the CPUs busy. (Without
+    that worker the monitor would let them all do so in 1000 now and then.)"""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip('one CPU')
     env = {'SLUICE_ENDPOINTS_SWITCH': 'user', 'MPI_LOCALNRANKS': str(ranks)}
-    ends = finish(start([program, 'bursts', ranks, 50, tmp_path / 'shared'], ranks, ranks,
+    ends = finish(start([program, 'bursts', ranks, 200, tmp_path / 'shared'], ranks, ranks,
                         rank_env=[env] * ranks))
     assert ends == [(0, f'{r}: together\n', '') for r in range(ranks)]
 

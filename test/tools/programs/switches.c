@@ -224,17 +224,22 @@ static int others_go_on(int computes)
 	return 0;
 }
 
-/* Bursts shorter than a time slice; do two ranks compute at a time? */
+/* Bursts shorter than a time slice; do two ranks compute at a time? On a busy machine there is seldom
+ * a CPU for that, so all go on until each has seen it, for at most `rounds` bursts. */
 static int bursts(void)
 {
+	_Atomic uint32_t *seen = &shared->counter[RANKS_MAX - 1];
 	bool together = false;
 
 	meet_first();
-	for (int i = 0; i < rounds; i++) {
+	for (int i = 0; i < rounds && (int)atomic_load(seen) < ranks; i++) {
+		bool before = together;
+
 		atomic_fetch_add(&shared->computing, 1);
 		for (double end = seconds() + 0.002; seconds() < end;)
 			together |= atomic_load(&shared->computing) > 1;
 		atomic_fetch_sub(&shared->computing, 1);
+		atomic_fetch_add(seen, together && !before);
 		sched_yield();
 	}
 	printf("%d: %s\n", rank, together ? "together" : "in turn");
