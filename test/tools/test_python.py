@@ -311,10 +311,11 @@ def test_the_notebooks_run(notebook, tmp_path):
     cells = json.loads(text)['cells']
     assert all(not c.get('outputs') for c in cells), 'a notebook is kept without its outputs'
     code = '\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'code')
-    env = {**os.environ, 'MPLBACKEND': 'Agg', 'PYTHONPATH': str(PACKAGE), 'MPLCONFIGDIR': str(tmp_path)}
+    own = {'MPLBACKEND': 'Agg', 'PYTHONPATH': str(PACKAGE), 'MPLCONFIGDIR': str(tmp_path)}
+    env = {**os.environ, **own}
     if 'mpiexec' in text:
         mpi = need('mpich')
-        env |= mpi.env()
+        env = {**mpi.env(), **own}
         env['PATH'] = f'{mpi.bindir}:{PREFIX / "bin"}:{os.environ["PATH"]}'
     done = subprocess.run([sys.executable, '-c', code], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
