@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <sched.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -209,22 +208,16 @@ UNIT_TEST(a_thread_that_is_armed_leaves_its_word_first)
 }
 
 long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 static bool keeps_cpu;
 
-/* On a busy machine almost each yield would take the time slices of others. */
-long __wrap_syscall(long number, ...)
+/* In place of syscall(), which takes as many registers as its callers fill. On a busy machine almost
+ * each yield would take the time slices of others. */
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-	long a[6];
-	va_list list;
-
 	if (number == SYS_sched_yield && keeps_cpu)
 		return 0;
-	va_start(list, number);
-	for (size_t i = 0; i < BASE_ARRAY_LEN(a); i++)
-		a[i] = va_arg(list, long);
-	va_end(list);
-	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return __real_syscall(number, a, b, c, d, e, f);
 }
 
 /* Does the first round of a wait yield, and then each third? Not if one of them found something, as
