@@ -42,10 +42,11 @@ def kill_one(folder, victim, ranks, when):
     """Once all ranks have told their pids, kill one with SIGKILL; note the time."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if all((folder / str(r)).exists() for r in range(ranks)):
+        files = [folder / str(r) for r in range(ranks)]
+        if all(f.exists() and f.read_text().endswith('\n') for f in files):
             time.sleep(0.05)
             when.append(time.monotonic())
-            os.kill(int((folder / str(victim)).read_text()), signal.SIGKILL)
+            os.kill(int(files[victim].read_text()), signal.SIGKILL)
             return
         time.sleep(0.02)
 
