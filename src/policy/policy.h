@@ -103,7 +103,6 @@ static inline void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
  * mapped. */
 bool policy_reuse_was_right(const struct policy_reuse *r);
 
-
 #define POLICY_SIZE_CLASSES 14
 /* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 16 KiB on;
  * 0 bytes, an unknown size, count as 64 KiB. */
