@@ -211,8 +211,8 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 static bool keeps_cpu;
 
-/* In place of syscall(), which takes as many registers as its callers fill. On a busy machine almost
- * each yield would take the time slices of others. */
+/* In place of syscall(), whose callers fill as many registers as they like. On a busy machine
+ * almost each yield would take the time slices of others. */
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	if (number == SYS_sched_yield && keeps_cpu)
