@@ -18,7 +18,8 @@
 #define FIRST_BYTES ((uint64_t)16 << 20)
 /* Sluice replaces the host MPI from this gain on, and the host MPI Sluice. */
 #define GAIN_PERCENT 3u
-/* How much faster Sluice gets by adoption: 2.0 to 2.6 times at 256 KiB, in reductions 3 to 4. */
+/* How much faster Sluice gets by adoption: 2.0 to 2.6 times at 256 KiB, in reductions 3 to 4 (1 to
+ * 2 where they are cut, doc/adr/0020-flat-collectives.md). */
 #define MAPPED_SPEEDUP	      2u
 #define MAPPED_SPEEDUP_REDUCE 3u
 

@@ -57,7 +57,8 @@ def test_decide_in_new_buffers(name, get_mpi, with_sluice, tmp_path):
 @pytest.mark.parametrize('how', [{}, {'SLUICE_DECIDE': 'table', 'SLUICE_COLL': 'allreduce:on'}],
                          ids=['measure', 'table'])
 def test_decide_how_long_sums_are_cut(name, ranks, how, get_mpi, with_sluice, tmp_path):
-    """Operands that ranks pack take little memory; none are packed while all ranks reuse their buffers."""
+    """Operands that ranks pack take little memory, and sums are right when ranks begin and cease to reuse
+    their buffers. (That they are whole in between, test_early.py sees: only whole ones return early.)"""
     if not with_sluice:
         pytest.skip('--plain')
     total = run(get_mpi(name), ranks, ['long_sums'], with_sluice, tmp_path,

@@ -13,8 +13,7 @@ static uint64_t piece_bytes(const struct rt_comm *c, const struct coll_call *cal
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		return bytes;
 	if (base_fault("piece"))
-		piece = 5 * OS_PAGE + 123;
-	piece = base_min_u64(piece, bytes);
+		piece = base_min_u64(bytes, 5 * OS_PAGE + 123);
 	return base_max_u64(piece - piece % call->reduce.element_bytes, call->reduce.element_bytes);
 }
 
