@@ -165,10 +165,9 @@ static inline bool policy_trial_lost_in_new(const struct policy_trial *t)
 }
 /*
  * Delays the first trial of a class of short calls, which would cost more than the calls before.
- * It also waits until all ranks reuse their buffers: below 64 KiB Sluice gains in no others, and a
- * reduce-scatter, which packs whole, takes new memory, which is as dear as adoption.
+ * It also waits until all ranks reuse their buffers: below 64 KiB Sluice gains in no others.
  */
-void policy_trial_init(struct policy_trial *t, int size_class, bool packs_whole);
+void policy_trial_init(struct policy_trial *t, int size_class);
 /* Returns: true, and counts the call, where policy_trial_next() would return TRIAL_USE_HOST. */
 bool policy_trial_passes(struct policy_trial *t);
 /* Returns: mean time of an executor in the last trial, for `bytes` bytes of one rank's message. */

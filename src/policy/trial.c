@@ -69,13 +69,12 @@ uint64_t policy_trial_gain_us(const struct policy_trial *t, uint64_t bytes)
 	return t->is_for_sluice && ours < host ? host - ours : 0;
 }
 
-void policy_trial_init(struct policy_trial *t, int size_class, bool packs_whole)
+void policy_trial_init(struct policy_trial *t, int size_class)
 {
 	uint64_t above = policy_class_bytes(size_class + 1);
-	bool is_short = above <= FIRST_BELOW;
 
-	t->needs_reuse = is_short || packs_whole;
-	if (is_short)
+	t->needs_reuse = above <= FIRST_BELOW;
+	if (t->needs_reuse)
 		backoff_skip(&t->next, (uint32_t)(FIRST_BYTES / (above / 2)));
 }
 

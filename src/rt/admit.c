@@ -111,11 +111,12 @@ int admit_reused(struct rt_comm *c, const struct trials_call *call)
 int admit_always(struct rt_comm *c, const struct trials_call *call)
 {
 	struct policy_reuse *u = &call->of->reuse;
+	bool is_scatter = coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
+	uint64_t vector = is_scatter ? call->bytes * (uint64_t)c->size : call->bytes;
 	struct trials_call t = *call;
 	int ret;
 
-	if (!coll_is_reduce(call->kind) || coll_pattern(call->kind) == COLL_REDUCE_SCATTER ||
-	    call->bytes <= POLICY_PIECE_PACKED)
+	if (!coll_is_reduce(call->kind) || vector <= POLICY_PIECE_PACKED)
 		return 1;
 	t.uses = 0; /* the call itself will count one */
 	ret = backoff_interval(&u->passing) ? admit_reused(c, &t) : ask(c, u, &t);

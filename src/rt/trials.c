@@ -192,8 +192,7 @@ void trials_comm_created(struct rt_comm *c)
 {
 	for (int kind = 0; kind < COLL_COUNT; kind++)
 		for (int i = 0; i < POLICY_SIZE_CLASSES; i++) {
-			policy_trial_init(&c->classes[kind][i].trial, i,
-					  coll_pattern((enum coll)kind) == COLL_REDUCE_SCATTER);
+			policy_trial_init(&c->classes[kind][i].trial, i);
 			c->request_classes[kind][i].trial.needs_reuse =
 				coll_is_reduce((enum coll)kind);
 		}

@@ -54,16 +54,18 @@ def test_decide_in_new_buffers(name, get_mpi, with_sluice, tmp_path):
 
 
 @pytest.mark.parametrize('name, ranks', [('mpich', 3), ('openmpi', 2)])
-@pytest.mark.parametrize('how', [{}, {'SLUICE_DECIDE': 'table', 'SLUICE_COLL': 'allreduce:on'}],
-                         ids=['measure', 'table'])
-def test_decide_how_long_sums_are_cut(name, ranks, how, get_mpi, with_sluice, tmp_path):
+@pytest.mark.parametrize('behaviour, family', [('long_sums', 'allreduce'),
+                                               ('long_scattered_sums', 'reduce_scatter')])
+@pytest.mark.parametrize('how', ['measure', 'table'])
+def test_decide_how_long_sums_are_cut(name, ranks, how, behaviour, family, get_mpi, with_sluice, tmp_path):
     """Operands that ranks pack take little memory, and sums are right when ranks begin and cease to reuse
     their buffers. (That they are whole in between, test_early.py sees: only whole ones return early.)"""
     if not with_sluice:
         pytest.skip('--plain')
-    total = run(get_mpi(name), ranks, ['long_sums'], with_sluice, tmp_path,
-                env={'SLUICE_SUMS': 'any', **how}, rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
-    assert total['allreduce_admitted'] >= 15 * ranks and total['adopted'] >= 2 * ranks, total
+    env = {'SLUICE_SUMS': 'any', 'SLUICE_DECIDE': how,
+           'SLUICE_COLL': f'{family}:on' if how == 'table' else MEASURE['SLUICE_COLL']}
+    total = run(get_mpi(name), ranks, [behaviour], with_sluice, tmp_path, env=env, rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
+    assert total[f'{family}_admitted'] >= 15 * ranks and total['adopted'] >= 2 * ranks, total
 
 
 @pytest.mark.parametrize('name, ranks', [('mpich', 3), ('debian-openmpi', 2)])

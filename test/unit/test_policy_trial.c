@@ -189,16 +189,16 @@ UNIT_TEST(short_calls_have_their_first_trial_later)
 {
 	struct policy_trial t = { 0 };
 
-	policy_trial_init(&t, policy_size_class(16 << 10), false);
+	policy_trial_init(&t, policy_size_class(16 << 10));
 	CHECK(policy_trial_passes(&t));
 	CHECK_EQ(calls_until_due(&t), 1023);
 	t = (struct policy_trial){ 0 };
-	policy_trial_init(&t, policy_size_class(63 << 10), true);
+	policy_trial_init(&t, policy_size_class(63 << 10));
 	CHECK_EQ(calls_until_due(&t), 512);
 	t = (struct policy_trial){ 0 };
-	policy_trial_init(&t, policy_size_class(64 << 10), false);
+	policy_trial_init(&t, policy_size_class(64 << 10));
 	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
-	policy_trial_init(&t, policy_size_class(0), false); /* of exchanges: unknown sizes */
+	policy_trial_init(&t, policy_size_class(0)); /* of exchanges: unknown sizes */
 	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
 }
 
@@ -269,20 +269,11 @@ UNIT_TEST(short_calls_wait_for_reused_buffers)
 {
 	struct policy_trial t = { 0 }, of_short = { 0 };
 
-	policy_trial_init(&t, policy_size_class(64 << 10), false);
-	policy_trial_init(&of_short, policy_size_class(32 << 10), false);
+	policy_trial_init(&t, policy_size_class(64 << 10));
+	policy_trial_init(&of_short, policy_size_class(32 << 10));
 	CHECK(!t.needs_reuse && of_short.needs_reuse);
 	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
 	CHECK(calls_until_due(&of_short) >= 500);
-}
-
-UNIT_TEST(calls_that_pack_whole_wait_for_reused_buffers)
-{
-	struct policy_trial t = { 0 };
-
-	policy_trial_init(&t, policy_size_class(1 << 20), true);
-	CHECK(t.needs_reuse);
-	CHECK_EQ(policy_trial_next(&t), TRIAL_DUE);
 }
 
 UNIT_TEST(a_trial_says_what_a_call_gains)

@@ -10,8 +10,6 @@ static uint64_t piece_bytes(const struct rt_comm *c, const struct coll_call *cal
 	uint64_t most = c->packs_in_pieces ? POLICY_PIECE_PACKED : UINT64_MAX;
 	uint64_t piece = base_min_u64(most, policy_piece_bytes(bytes, 1));
 
-	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
-		return bytes;
 	if (base_fault("piece"))
 		piece = base_min_u64(bytes, 5 * OS_PAGE + 123);
 	return base_max_u64(piece - piece % call->reduce.element_bytes, call->reduce.element_bytes);
@@ -28,7 +26,8 @@ static int open_buffers(const struct coll_call *call, struct buffers *b, uint64_
 			  call->in_place ? BUFFER_COPY : BUFFER_MAPPED);
 	return ret ? ret
 		   : buffer_open(&b->recv, &call->recv,
-				 is_scatter ? call->recv.parts[0].bytes : piece, BUFFER_MAPPED);
+				 is_scatter ? base_min_u64(call->recv.parts[0].bytes, piece) : piece,
+				 BUFFER_MAPPED);
 }
 
 /* Cost as bytes of a plain copy: every rank reads all inputs, and one rank or all of them store
@@ -60,8 +59,6 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 
 	d.movers = movers_of(call);
 	d.copy_bytes = d.partner_copy_bytes = cost_bytes(call, bytes);
-	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
-		run_starts(call, c->starts);
 	trials_count(c, !b.send.is_unmapped && !b.recv.is_unmapped);
 	trace_admitted(buffers_region(&b), call->root, c->rank == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)

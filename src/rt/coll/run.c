@@ -88,13 +88,28 @@ struct exec_reduce run_reduction(const struct coll_call *call, const struct buff
 	};
 }
 
-void run_starts(const struct coll_call *call, uint64_t *starts)
+void run_starts(const struct coll_call *call, uint64_t at, uint64_t bytes, uint64_t *starts)
 {
 	const struct coll_side *send = &call->send;
 
-	for (int r = 0; r < send->count; r++)
-		starts[r] = send->parts[r].off / call->reduce.element_bytes;
-	starts[send->count] = send->buf.bytes / call->reduce.element_bytes;
+	for (int r = 0; r < send->count; r++) {
+		uint64_t start = base_max_u64(send->parts[r].off, at);
+
+		starts[r] = base_min_u64(start - at, bytes) / call->reduce.element_bytes;
+	}
+	starts[send->count] = bytes / call->reduce.element_bytes;
+}
+
+/* Sets the starts for bytes [at, at + bytes) of a reduce-scatter's vector. Returns: how many of
+ * them are this rank's result. *out_recv_at: where in its receive buffer they begin. */
+static uint64_t cut_result(struct rt_comm *c, const struct coll_call *call, uint64_t at,
+			   uint64_t bytes, uint64_t *out_recv_at)
+{
+	const struct coll_part *own = &call->send.parts[c->rank];
+
+	run_starts(call, at, bytes, c->starts);
+	*out_recv_at = base_min_u64(at > own->off ? at - own->off : 0, own->bytes);
+	return (c->starts[c->rank + 1] - c->starts[c->rank]) * call->reduce.element_bytes;
 }
 
 bool run_own_part_fits(const struct coll_call *call, int rank)
@@ -148,6 +163,8 @@ int run_parts(struct rt_comm *c, const struct exec_shape *shape, const struct co
 int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,
 	       uint64_t recv_at, uint64_t bytes, struct detach *d)
 {
+	bool is_scatter = coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
+	uint64_t got = is_scatter ? cut_result(c, call, send_at, bytes, &recv_at) : bytes;
 	struct exec_reduce reduce = run_reduction(call, b, send_at, recv_at, bytes);
 	struct exec_call e = run_describe(c, call, &b->send, &b->recv);
 	bool gets = call->kind != COLL_EXSCAN || c->rank;
@@ -155,13 +172,11 @@ int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *
 				  : buffer_pack_range(&b->send, send_at, bytes);
 
 	e.reduce = &reduce;
-	if (reduce.kind == COLL_REDUCE_SCATTER)
+	if (is_scatter)
 		reduce.starts = c->starts;
 	if (!ret)
 		ret = run(c, &e, &b->send, &b->recv, d);
-	if (reduce.kind == COLL_REDUCE_SCATTER)
-		bytes = call->recv.parts[0].bytes;
-	return !ret && gets ? buffer_unpack_range(&b->recv, recv_at, bytes) : ret;
+	return !ret && gets ? buffer_unpack_range(&b->recv, recv_at, got) : ret;
 }
 
 const char *rt_error_text(int error)

@@ -40,8 +40,9 @@ struct exec_shape run_shape(const struct coll_call *call);
 /* `bytes` bytes of each rank's vector, at send_at and recv_at of its buffers. */
 struct exec_reduce run_reduction(const struct coll_call *call, const struct buffers *b,
 				 uint64_t send_at, uint64_t recv_at, uint64_t bytes);
-/* Stores in starts[ranks + 1] the first element of each rank's result of a reduce-scatter. */
-void run_starts(const struct coll_call *call, uint64_t *starts);
+/* Stores in starts[ranks + 1] the first element of each rank's result, in a run of bytes
+ * [at, at + bytes) of the vector of a reduce-scatter. */
+void run_starts(const struct coll_call *call, uint64_t at, uint64_t bytes, uint64_t *starts);
 /* Does the part that a rank sends to itself fit? Both ends check parts of peers. */
 bool run_own_part_fits(const struct coll_call *call, int rank);
 
@@ -52,7 +53,8 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 /* Publishes the parts of the shape, and detaches or waits. d NULL: waits. */
 int run_parts(struct rt_comm *c, const struct exec_shape *shape, const struct coll_call *call,
 	      struct buffer *send, struct buffer *recv, struct detach *d);
-/* Packs, reduces and unpacks the bytes of run_reduction(). d NULL: waits. */
+/* Packs, reduces and unpacks the bytes of run_reduction(). d NULL: waits. recv_at of a
+ * reduce-scatter follows from send_at. */
 int run_reduce(struct rt_comm *c, const struct coll_call *call, struct buffers *b, uint64_t send_at,
 	       uint64_t recv_at, uint64_t bytes, struct detach *d);
 

@@ -18,7 +18,7 @@ static int create_starts(struct rt_request *r)
 	r->starts = calloc((size_t)r->call->send.count + 1, sizeof *r->starts);
 	if (!r->starts)
 		return -ENOMEM;
-	run_starts(r->call, r->starts);
+	run_starts(r->call, 0, r->call->send.buf.bytes, r->starts);
 	return 0;
 }
 

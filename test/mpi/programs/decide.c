@@ -40,6 +40,29 @@ static void allreduce(char *send, char *recv, size_t bytes, int call)
 		}
 }
 
+/* Every rank gets another share of the vector. In each fourth call the input lies in the receive
+ * buffer. */
+static void reduce_scatter(char *send, char *recv, size_t bytes, int call)
+{
+	int counts[64], n = (int)(bytes / sizeof(int)), first = 0, *out = (int *)recv;
+	bool in_place = call % 4 == 3;
+	int *in = in_place ? out : (int *)send;
+
+	for (int r = 0, rest = n; r < size; rest -= counts[r++])
+		counts[r] = r < size - 1 ? rest / (2 + r) + 1 : rest;
+	for (int r = 0; r < rank; r++)
+		first += counts[r];
+	for (int i = 0; i < n; i++)
+		in[i] = i * (rank + 1) + call;
+	MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in, out, counts, MPI_INT, MPI_SUM,
+			   MPI_COMM_WORLD);
+	for (int i = 0; i < counts[rank]; i++)
+		if (out[i] != (first + i) * (size * (size + 1) / 2) + call * size) {
+			check_fail("call %d: element %d is %d", call, i, out[i]);
+			return;
+		}
+}
+
 BEHAVIOUR(one_kind, 2)
 {
 	char *buf = check_alloc(BYTES);
@@ -136,7 +159,7 @@ static long shared_kb(void)
 }
 
 /* Long sums are cut while buffers are new, whole while all ranks reuse theirs, and cut again. */
-BEHAVIOUR(long_sums, 2)
+static void each_long_sum(void (*sum)(char *send, char *recv, size_t bytes, int call))
 {
 	enum { LONG = (8 << 20) + 8204, NEW = 5, REUSED = 14 };
 	char *send, *recv;
@@ -149,7 +172,7 @@ BEHAVIOUR(long_sums, 2)
 			send = check_alloc(LONG);
 			recv = check_alloc(LONG);
 		}
-		allreduce(send, recv, LONG - 4096 * (i % 3), i);
+		sum(send, recv, LONG - 4096 * (i % 3), i);
 		if (i < NEW && shared_kb() - before > LONG >> 11)
 			check_fail("call %d has taken %ld KB of shared memory", i,
 				   shared_kb() - before);
@@ -159,6 +182,9 @@ BEHAVIOUR(long_sums, 2)
 		}
 	}
 }
+
+BEHAVIOUR(long_sums, 2) { each_long_sum(allreduce); }
+BEHAVIOUR(long_scattered_sums, 2) { each_long_sum(reduce_scatter); }
 
 /* 259 calls earn, by their lower bound, 1/32 of what connecting must be worth. */
 BEHAVIOUR(few_short_ones, 2)
