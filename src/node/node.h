@@ -186,6 +186,9 @@ struct node_wait {
 bool node_wait_is_long(const struct node_wait *w);
 /* Restarts the wait with spinning, after progress. */
 void node_wait_progress(struct node_group *g, struct node_wait *w);
+/* Before node_wait(), where the caller has polled for microseconds since the last step: the step
+ * reads the clock, which short steps do now and then. */
+void node_wait_polled(struct node_wait *w);
 /* One step of waiting. Returns: 0, or 1 when the caller should check that its peers live (every 100
  * ms). */
 int node_wait(struct node_group *g, struct node_wait *w);

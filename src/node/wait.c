@@ -38,6 +38,8 @@ bool node_wait_is_long(const struct node_wait *w)
 	return w->idle >= LONG_SPINS && w->idle % CHECK_SPINS == CHECK_SPINS - 1;
 }
 
+void node_wait_polled(struct node_wait *w) { w->idle |= CHECK_SPINS - 1; }
+
 bool node_wait_is_stuck(struct node_wait *w)
 {
 	uint64_t now;
@@ -73,7 +75,7 @@ static void nap(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
 	os_futex_wait(&me->wakes, w->wakes, nap_ns(waited_ns));
-	w->idle |= CHECK_SPINS - 1; /* make progress after each nap */
+	node_wait_polled(w); /* make progress after each nap */
 	disarm(g, w);
 }
 
@@ -101,7 +103,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 		os_cpu_relax();
 	} else if (!w->armed && now - w->since_ns < g->spin_ns + yield_ns(g)) {
 		node_yield(g->is_one_session ? NULL : &w->yields);
-		w->idle |= CHECK_SPINS - 1; /* read the clock at each further step */
+		node_wait_polled(w); /* read the clock at each further step */
 	} else {
 		nap(g, w, now - w->since_ns);
 	}

@@ -11,6 +11,7 @@
 #include "interleave_atomics.h"
 #define node_wait_progress(g, w)               model_progress(g, w)
 #define node_wait_is_long(w)                   model_is_long(w)
+#define node_wait_polled(w)                    model_polled(w)
 #define node_wait_is_stuck(w)                  model_is_stuck(w)
 #define node_wait_end(g, w)                    model_end(g, w)
 #define node_wait(g, w)                        model_wait(g, w)
@@ -24,6 +25,7 @@
 #define UNUSED                                 __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
 static bool model_is_long(const struct node_wait *w) UNUSED;
+static void model_polled(struct node_wait *w);
 static bool model_is_stuck(struct node_wait *w) UNUSED;
 static void model_end(struct node_group *g, struct node_wait *w) UNUSED;
 static int model_wait(struct node_group *g, struct node_wait *w);

@@ -307,12 +307,15 @@ static int wait_on_duty(struct sched_inst *s, uint64_t timeout_ns, struct duty *
 
 	while (!ret && phase_of(s) == RUN_GOING) {
 		/* not while this process executes others' jobs */
-		bool progress = !works && state_try_claim(d) && poll_claimed(s, d, duty);
+		bool polled = !works && state_try_claim(d);
+		bool progress = polled && poll_claimed(s, d, duty);
 
 		if (phase_of(s) != RUN_GOING)
 			break;
 		works = make_progress(g, ++idle % HELP_EVERY == 0 || w.armed || duty->watches);
 		progress |= works;
+		if (polled) /* for as long as node_wait() spins */
+			node_wait_polled(&w);
 		if (progress) {
 			node_wait_progress(g->node, &w);
 		} else if (node_wait(g->node, &w)) {
