@@ -5,7 +5,7 @@
 
 #include "goal/sched/private.h"
 
-#define HOLD_POLLS      2000u /* polls of the own state under one claim without progress */
+#define HOLD_POLLS      500u  /* polls of the own state under one claim without progress */
 #define FAST_POLLS      200u  /* the first of these, without a pause */
 #define TESTS_PER_CHECK 4096u /* calls of sched_test() between two checks for dead peers */
 #define HELP_EVERY      64u   /* polls without progress between two attempts to drive other ranks */
