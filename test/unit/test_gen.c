@@ -303,6 +303,8 @@ UNIT_TEST(what_cannot_be_is_refused_with_a_reason)
 		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_I32, .bytes = 5 }, "whole" },
 		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_I8, .bytes = UINT64_MAX / 8 },
 		  "addressed" },
+		{ { .ranks = 2, .op = GOAL_ADD, .bytes = 1ull << 40, .segment_bytes = 1 },
+		  "segments" },
 	};
 
 	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {

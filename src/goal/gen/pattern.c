@@ -226,6 +226,8 @@ static const char *check_reduction(const struct gen_params *p)
 	return p->bytes % size ? "the size must be a whole number of elements" : NULL;
 }
 
+#define SEGMENTS_MAX (UINT32_MAX / 8) /* operations are counted in 32 bits */
+
 static const char *check(const struct gen_pattern *pattern, struct gen_params *p)
 {
 	if (!p->ranks || p->ranks > GOAL_RANKS_MAX)
@@ -234,6 +236,8 @@ static const char *check(const struct gen_pattern *pattern, struct gen_params *p
 		return "the root must be one of the ranks";
 	if (p->bytes > UINT64_MAX / 8 / p->ranks)
 		return "so many bytes cannot be addressed";
+	if (p->segment_bytes && p->bytes / p->segment_bytes >= SEGMENTS_MAX)
+		return "so many segments cannot be counted";
 	if (pattern->collective == GEN_PINGPONG && p->ranks < 2)
 		return "a ping-pong needs two ranks";
 	if (is_stencil(pattern) && !set_dims(p, dim_count(pattern)))
