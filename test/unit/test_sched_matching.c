@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matching: order, any source, any tag, contexts, many schedules at once, driving other ranks. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -462,4 +464,25 @@ UNIT_TEST(a_rank_that_gives_up_joining_may_come_again)
 				    { 1, 3, 0, "again", 0 } },
 		 4);
 	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "alone", 200 } }, 1);
+}
+
+/* But for the one of its socket. */
+static void join_without_descriptors(void *arg)
+{
+	int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	struct rlimit limit = { (rlim_t)next + 1, (rlim_t)next + 1 };
+
+	close(next);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	join(arg);
+}
+
+/* It polled its listener until the timeout, as fast as it could once somebody had come. */
+UNIT_TEST(a_rank_that_can_open_no_descriptor_says_so_instead_of_timing_out)
+{
+	struct joiner first = { 0, 2, -EMFILE, "full", 0 };
+	int pid = unit_spawn(join_without_descriptors, &first), status;
+
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK_EQ(status, 0);
 }

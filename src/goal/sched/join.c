@@ -201,6 +201,13 @@ static int release_all(struct bootstrap *m)
 	return ret;
 }
 
+/* Is there only nobody to accept? Other errors, as of descriptors that have run out, do not end by
+ * waiting at the listener. */
+static bool is_passing(int error)
+{
+	return error == EAGAIN || error == EINTR || error == ECONNABORTED;
+}
+
 static int bootstrap_root(struct bootstrap *m, const char *name)
 {
 	struct sockaddr_un a;
@@ -217,7 +224,7 @@ static int bootstrap_root(struct bootstrap *m, const char *name)
 		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0) {
-			ret = wait_fd(m, m->listener, POLLIN);
+			ret = is_passing(errno) ? wait_fd(m, m->listener, POLLIN) : -errno;
 			if (ret)
 				return ret;
 			continue;
