@@ -83,6 +83,10 @@ enum goal_dtype {
 	GOAL_DTYPE_COUNT
 };
 
+/* Keywords, NULL behind the last. In user space only. */
+extern const char *const goal_op_words[GOAL_TYPES + 1];
+extern const char *const goal_dtype_words[GOAL_DTYPE_COUNT + 1];
+
 enum goal_space {
 	GOAL_SCRATCH = 0,
 	GOAL_USER = 1,         /* GOAL_USER + i is the i-th user buffer */
@@ -273,9 +277,8 @@ int goal_compile(struct goal_build *b, struct goal_block *out, size_t cap);
 struct goal_limits {
 	uint32_t ranks;            /* at most GOAL_RANKS_MAX */
 	uint32_t mems;             /* spaces: scratch and mems - 1 user buffers */
-	const uint64_t
-		/* [mems]; UINT64_MAX where the size is not known yet, see goal_extents() */
-		*mem_bytes;
+	/* [mems]; UINT64_MAX where the size is not known yet, see goal_extents() */
+	const uint64_t *mem_bytes;
 	bool nowhere;              /* may sends and receives name no memory? */
 };
 
@@ -290,7 +293,9 @@ struct goal_limits {
  */
 int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits,
 		uint32_t *work);
-/* Computes how much of each space a verified block names. out_bytes: [GOAL_SPACES_MAX]. */
+/* Computes how much of each space the operations of a verified block name, and how much of each the
+ * block needs: it may state more scratch memory. out_bytes: [GOAL_SPACES_MAX]. */
+void goal_named(const struct goal_block *b, uint64_t *out_bytes);
 void goal_extents(const struct goal_block *b, uint64_t *out_bytes);
 
 #endif

@@ -255,12 +255,11 @@ static void extend(uint64_t *extents, uint32_t mem, uint64_t end)
 		extents[mem] = end;
 }
 
-void goal_extents(const struct goal_block *b, uint64_t *out_bytes)
+void goal_named(const struct goal_block *b, uint64_t *out_bytes)
 {
 	const struct goal_segment *s = goal_segments(b);
 
 	memset(out_bytes, 0, GOAL_SPACES_MAX * sizeof *out_bytes);
-	out_bytes[GOAL_SCRATCH] = b->scratch_bytes;
 	for (uint32_t i = 0; i < b->op_count; i++) {
 		const struct goal_op *op = &goal_ops_const(b)[i];
 
@@ -274,4 +273,10 @@ void goal_extents(const struct goal_block *b, uint64_t *out_bytes)
 	}
 	for (uint32_t k = 0; k < b->segment_count; k++)
 		extend(out_bytes, s[k].mem, s[k].off + s[k].bytes);
+}
+
+void goal_extents(const struct goal_block *b, uint64_t *out_bytes)
+{
+	goal_named(b, out_bytes);
+	out_bytes[GOAL_SCRATCH] = b->scratch_bytes; /* at least as much as is named */
 }

@@ -22,8 +22,8 @@ SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
 SECONDS_BY_DEFAULT = 4
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
-TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('goal/text', 'base')
-              for p in (ROOT / 'src' / folder).glob('*.c'))
+TEXT = ['src/goal/words.c', *sorted(str(p.relative_to(ROOT)) for folder in ('goal/text', 'base')
+                                    for p in (ROOT / 'src' / folder).glob('*.c'))]
 # name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
 # longest input
 TARGETS = {

@@ -71,17 +71,6 @@ static int parse_dims(const char *text, uint32_t dims[GEN_DIMS_MAX])
 
 static int parse_option(struct gen_params *p, int option, const char *value)
 {
-	static const char *const ops[] = {
-#define X(id, word, operands, help) [GOAL_##id] = word,
-		GOAL_OPS(X)
-#undef X
-	};
-	static const char *const types[] = {
-#define X(id, word, bytes) [GOAL_##id] = word,
-		GOAL_DTYPES(X)
-#undef X
-	};
-
 	switch (option) {
 	case N:
 	case RANKS:
@@ -94,9 +83,9 @@ static int parse_option(struct gen_params *p, int option, const char *value)
 	case SEGMENT:
 		return base_parse_bytes(value, &p->segment_bytes);
 	case OP:
-		return parse_word(value, ops, GOAL_ADD, GOAL_XOR + 1, &p->op);
+		return parse_word(value, goal_op_words, GOAL_ADD, GOAL_XOR + 1, &p->op);
 	case TYPE:
-		return parse_word(value, types, 0, GOAL_DTYPE_COUNT, &p->dtype);
+		return parse_word(value, goal_dtype_words, 0, GOAL_DTYPE_COUNT, &p->dtype);
 	case DIMS:
 		return parse_dims(value, p->dims);
 	case PERIODIC:

@@ -97,19 +97,13 @@ static int print_transfer(char *buf, size_t cap, const char *word, uint64_t byte
 static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, char *buf,
 		    size_t cap)
 {
-	static const char *const words[] = {
-#define X(id, word, operands, help) word,
-		GOAL_OPS(X)
-#undef X
-	};
-
 	if (type == GOAL_SEND)
 		return print_transfer(buf, cap, "send", bytes, "to", peer, tag);
 	if (type == GOAL_RECV)
 		return print_transfer(buf, cap, "recv", bytes, "from", peer, tag);
 	if (type == GOAL_NOP || type == GOAL_STAMP || type == GOAL_TEST)
-		return snprintf(buf, cap, "%s", words[type]);
-	return snprintf(buf, cap, "%s %" PRIu64 "%s", words[type], bytes,
+		return snprintf(buf, cap, "%s", goal_op_words[type]);
+	return snprintf(buf, cap, "%s %" PRIu64 "%s", goal_op_words[type], bytes,
 			type == GOAL_CALC ? "" : "b");
 }
 

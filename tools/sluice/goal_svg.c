@@ -76,12 +76,6 @@ static const char *class_of(const struct goal_op *op)
 	return op->type == GOAL_COPY || goal_is_arithmetic(op) ? "local" : "other";
 }
 
-static const char *const op_words[] = {
-#define X(id, word, operands, help) word,
-	GOAL_OPS(X)
-#undef X
-};
-
 /* "12 us" */
 static void put_ns(char *buf, size_t cap, uint64_t ns)
 {
@@ -125,7 +119,7 @@ static void describe(const struct goal_layout *l, const struct goal_node *n, cha
 	goal_layout_label(l, n, label, sizeof label);
 	if (strlen(label) > (*peer ? 5u : 12u))
 		label[*peer ? 5 : 12] = '\0';
-	snprintf(first, cap, "%s%s%s", op_words[op->type], *size ? " " : "", size);
+	snprintf(first, cap, "%s%s%s", goal_op_words[op->type], *size ? " " : "", size);
 	snprintf(second, cap, "%s%s%s", label, *label && *peer ? " " : "", peer);
 }
 

@@ -82,20 +82,15 @@ void profile_run(struct sched_inst *s)
 
 static void write_event(FILE *f, const struct sched_group *g, const struct sched_event *e)
 {
-	static const char *const words[] = {
-#define X(id, word, operands, help) word,
-		GOAL_OPS(X)
-#undef X
-		"run",
-	};
+	bool is_run = e->type == GOAL_TYPES;
 
 	fprintf(f,
-		"%s{\"name\": \"%s\", \"cat\": \"goal\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, "
+		",\n{\"name\": \"%s\", \"cat\": \"goal\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, "
 		"\"ts\": %.3f, \"dur\": %.3f, "
 		"\"args\": {\"%s\": %u, \"bytes\": %llu",
-		",\n", words[e->type], (int)getpid(), g->rank, (double)e->begin_ns / 1e3,
-		(double)(e->end_ns - e->begin_ns) / 1e3, e->type == GOAL_TYPES ? "schedule" : "op",
-		e->op, (unsigned long long)e->bytes);
+		is_run ? "run" : goal_op_words[e->type], (int)getpid(), g->rank,
+		(double)e->begin_ns / 1e3, (double)(e->end_ns - e->begin_ns) / 1e3,
+		is_run ? "schedule" : "op", e->op, (unsigned long long)e->bytes);
 	if (e->peer != GOAL_NONE)
 		fprintf(f, ", \"peer\": %u", e->peer);
 	fprintf(f, "}}");

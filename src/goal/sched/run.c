@@ -427,11 +427,6 @@ static size_t print_rank(char *buf, size_t cap, uint32_t n)
 
 size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
 {
-	static const char *const words[] = {
-#define X(id, word, operands, help) word,
-		GOAL_OPS(X)
-#undef X
-	};
 	static const char *const states[] = { "",           "may start",    "ring full",
 					      "no message", "not received", "no job free",
 					      "copying",    "computing",    "" };
@@ -452,7 +447,7 @@ size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
 			n < cap ? buf + n : NULL, n < cap ? cap - n : 0,
 			goal_is_transfer(op) ? "rank %d op %u: %s %llub %s %s tag %s: %s\n"
 					     : "rank %d op %u: %s\n",
-			s->rank, i, words[op->type], (unsigned long long)op->bytes,
+			s->rank, i, goal_op_words[op->type], (unsigned long long)op->bytes,
 			op->type == GOAL_SEND ? "to" : "from", peer, tag, states[state]);
 	}
 	return n;

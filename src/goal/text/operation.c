@@ -37,20 +37,6 @@ static const struct {
 	{ "allowed", PART_ALLOWED }, { "use_once", PART_ONCE },
 };
 
-static const char *const op_words[] = {
-#define X(id, word, operands, help) word,
-	GOAL_OPS(X)
-#undef X
-		NULL
-};
-
-static const char *const dtype_words[] = {
-#define X(id, word, bytes) word,
-	GOAL_DTYPES(X)
-#undef X
-		NULL
-};
-
 /* LogGOPSim2's keyword for a function that another program simulates. */
 static const char gem5[] = "calcgem5";
 
@@ -120,7 +106,7 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 			return text_wrong(p, &first,
 					  "'%s' names its %s: '%.*s' means any, which is for "
 					  "receives and appends",
-					  op_words[r->op.type], what,
+					  goal_op_words[r->op.type], what,
 					  first.kind == TEXT_MARK ? 2 : (int)first.bytes,
 					  first.kind == TEXT_MARK ? "-1" : first.start);
 		text_next(&p->lexer);
@@ -305,7 +291,7 @@ static bool one_sided_part(struct reading *r, unsigned bit)
 		return handler(r, &r->op.handlers[2]);
 	case PART_ALLOWED:
 		return peer(r);
-	default: /* SAID_ONCE */
+	default: /* PART_ONCE */
 		r->op.options |= GOAL_ONCE;
 		return true;
 	}
@@ -410,12 +396,13 @@ static bool dtype(struct reading *r)
 	struct text_lexer *l = &r->p->lexer;
 	uint8_t i = 0;
 
-	while (i < GOAL_DTYPE_COUNT && !text_is_word(&l->token, dtype_words[i]))
+	while (i < GOAL_DTYPE_COUNT && !text_is_word(&l->token, goal_dtype_words[i]))
 		i++;
 	if (i == GOAL_DTYPE_COUNT)
-		return text_expected_words(r->p, &l->token, dtype_words, NULL);
+		return text_expected_words(r->p, &l->token, goal_dtype_words, NULL);
 	if (goal_dtype_is_float(i) && r->op.type >= GOAL_AND)
-		return text_wrong(r->p, &l->token, "'%s' is for integers", op_words[r->op.type]);
+		return text_wrong(r->p, &l->token, "'%s' is for integers",
+				  goal_op_words[r->op.type]);
 	r->op.dtype = i;
 	text_next(l);
 	return true;
@@ -433,7 +420,7 @@ static bool local(struct reading *r)
 		return false;
 	if (goal_is_arithmetic(op) && op->bytes % goal_dtype_bytes(op->dtype))
 		return text_wrong(r->p, &size, "not a whole number of %s: each has %u bytes",
-				  dtype_words[op->dtype], goal_dtype_bytes(op->dtype));
+				  goal_dtype_words[op->dtype], goal_dtype_bytes(op->dtype));
 	r->may = PART_FROM | PART_INTO | PART_CPU | PART_NIC;
 	if (!all_parts(r))
 		return false;
@@ -539,7 +526,7 @@ static bool by_type(struct reading *r)
 bool text_is_operation(const struct text_token *word)
 {
 	for (uint8_t i = 0; i < GOAL_TYPES; i++)
-		if (text_is_word(word, op_words[i]))
+		if (text_is_word(word, goal_op_words[i]))
 			return true;
 	return text_is_word(word, gem5);
 }
@@ -547,7 +534,7 @@ bool text_is_operation(const struct text_token *word)
 static bool find_type(struct reading *r)
 {
 	for (uint8_t i = 0; i < GOAL_TYPES; i++)
-		if (text_is_word(r->word, op_words[i])) {
+		if (text_is_word(r->word, goal_op_words[i])) {
 			r->op.type = i;
 			return true;
 		}
@@ -556,7 +543,7 @@ static bool find_type(struct reading *r)
 				  "'%s' runs in the processor simulator of LogGOPSim2, which "
 				  "Sluice does not have",
 				  gem5);
-	return text_unknown(r->p, r->word, "operation", op_words);
+	return text_unknown(r->p, r->word, "operation", goal_op_words);
 }
 
 bool text_operation(struct text_parser *p, const struct text_token *word, uint32_t label)

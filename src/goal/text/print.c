@@ -9,18 +9,6 @@
 #define PIECE 8192
 #define LINE  256 /* largest length of an operation without list, or of one piece */
 
-static const char *const op_words[] = {
-#define X(id, word, operands, help) word,
-	GOAL_OPS(X)
-#undef X
-};
-
-static const char *const dtype_words[] = {
-#define X(id, word, bytes) word,
-	GOAL_DTYPES(X)
-#undef X
-};
-
 /* Buffered output; need() makes room for LINE bytes. */
 struct out {
 	text_write_fn *write;
@@ -145,7 +133,7 @@ static void put_operands(struct out *o, const struct goal_op *op)
 		put_part(o, " ", op->bytes);
 	if (goal_is_arithmetic(op)) {
 		put(o, " ");
-		put(o, dtype_words[op->dtype]);
+		put(o, goal_dtype_words[op->dtype]);
 	}
 	if (goal_is_arithmetic(op) || op->type == GOAL_COPY) {
 		put_part(o, " ", op->bytes);
@@ -215,7 +203,7 @@ static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32
 {
 	const struct goal_op *op = &goal_ops_const(b)[i];
 
-	put(o, op_words[op->type]);
+	put(o, goal_op_words[op->type]);
 	if (goal_is_transfer(op)) {
 		put(o, " ");
 		put_transfer(o, b, op, match, shown);
@@ -226,32 +214,15 @@ static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32
 	}
 }
 
-static uint64_t scratch_end(uint64_t used, uint32_t mem, uint64_t off, uint64_t bytes)
+/* A text need not state the scratch memory that its operations name. */
+static bool states_scratch(const struct goal_block *b)
 {
-	return mem == GOAL_SCRATCH ? base_max_u64(used, off + bytes) : used;
-}
+	uint64_t named[GOAL_SPACES_MAX];
 
-/* Returns: how much scratch memory operations name: the text need not state it. */
-static uint64_t scratch_used(const struct goal_block *b)
-{
-	const struct goal_segment *s = goal_segments(b);
-	uint64_t used = 0;
-
-	for (uint32_t i = 0; i < b->op_count && b->scratch_bytes; i++) {
-		const struct goal_op *op = &goal_ops_const(b)[i];
-
-		if (op->type == GOAL_NOP || op->type == GOAL_CALC || goal_is_one_sided(op) ||
-		    (goal_is_transfer(op) && op->segment_count))
-			continue;
-		used = scratch_end(used, op->mem, op->off, op->bytes);
-		if (op->type == GOAL_COPY || goal_is_arithmetic(op))
-			used = scratch_end(used, op->src_mem, op->src_off, op->bytes);
-		if (goal_is_arithmetic(op))
-			used = scratch_end(used, op->src2_mem, op->src2_off, op->bytes);
-	}
-	for (uint32_t k = 0; k < b->segment_count; k++)
-		used = scratch_end(used, s[k].mem, s[k].off, s[k].bytes);
-	return used;
+	if (!b->scratch_bytes)
+		return false;
+	goal_named(b, named);
+	return b->scratch_bytes != named[GOAL_SCRATCH];
 }
 
 static void put_requirements(struct out *o, const struct goal_block *b, uint32_t i)
@@ -291,7 +262,7 @@ int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, 
 	o.used = 0;
 	put_part(&o, "\nrank ", rank);
 	put(&o, " {\n");
-	if (b->scratch_bytes != scratch_used(b)) {
+	if (states_scratch(b)) {
 		put_part(&o, "scratch ", b->scratch_bytes);
 		put(&o, "b\n");
 	}
