@@ -231,7 +231,7 @@ static void sift(uint32_t *v, uint32_t at, uint32_t n)
 	}
 }
 
-/* Insertion sort: nearly all lists are short or sorted already. */
+/* Nearly all lists are sorted already; others by their heap. */
 static void sort(uint32_t *v, uint32_t n)
 {
 	uint32_t sorted = 1;

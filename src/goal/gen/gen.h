@@ -52,10 +52,8 @@ struct gen_params {
 	uint32_t ranks, root;
 	uint64_t bytes;          /* bytes of a block, or of the vector of a reduction */
 	uint64_t segment_bytes;  /* pipelines: bytes of a segment; 0: one segment */
-	uint8_t op,
-		/* reductions: enum goal_type, enum goal_dtype; `bytes` is a multiple of an
-		 * element */
-		dtype;
+	/* reductions: enum goal_type, enum goal_dtype; `bytes` is a multiple of an element */
+	uint8_t op, dtype;
 	bool periodic; /* stencils: the last rank of a dimension is a neighbour of the first */
 	/* stencils; all 0: chosen as equal as possible. Their product is `ranks` */
 	uint32_t dims[GEN_DIMS_MAX];

@@ -50,10 +50,8 @@ struct walk {
 	const struct sched_end *e;
 	struct sched_inst *own; /* NULL: the end belongs to another process and body describes it */
 	const struct sched_body *body;
-	const struct goal_segment
-		/* the piece that begins at byte `piece_at`; `remaining` counts it and those behind
-		 * it */
-		*l;
+	/* the piece that begins at byte `piece_at`; `remaining` counts it and those behind it */
+	const struct goal_segment *l;
 	uint32_t remaining;
 	uint64_t piece_at;
 };

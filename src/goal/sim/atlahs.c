@@ -5,8 +5,6 @@
  */
 #include "private.h"
 
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* The receive, or the message, that came second at `now` occupies CPU and NIC from now on. Returns:
  * when the CPU has finished. */
 static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct sim_nic *nic,
@@ -14,7 +12,7 @@ static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct
 {
 	const struct sim_costs *p = sim_costs_of(s, bytes);
 
-	nic->free_recv = later(nic_free, now) + p->gap_ps;
+	nic->free_recv = sim_later(nic_free, now) + p->gap_ps;
 	cpu->free = sim_occupy(s, rank, nic->free_recv,
 			       p->overhead_ps + sim_byte_cost(p->overhead_byte, bytes));
 	return cpu->free;
@@ -98,8 +96,8 @@ int sim_atlahs_message(struct sim *s, struct sim_event *e)
 							 .from = e->from });
 	recv = sim_op_of(s, sim_rank_of(s, rank), posted.op);
 	cpu = sim_cpu_of(s, rank, recv->cpu);
-	if (later(cpu->free, nic->free_recv) > e->time) {
-		e->time = later(cpu->free, nic->free_recv);
+	if (sim_later(cpu->free, nic->free_recv) > e->time) {
+		e->time = sim_later(cpu->free, nic->free_recv);
 		e->cause = cpu->free >= nic->free_recv ? SIM_CPU : SIM_NIC;
 		e->from = cpu->free >= nic->free_recv ? cpu->last : nic->last_recv;
 		rc = sim_post(s, rank, posted.op, posted.from);

@@ -3,11 +3,13 @@
  * One-sided operations: what network cards do by themselves, after LogGOPSim2's model of Portals 4.
  * A CPU spends o on each; then
  *
- *   put, get       after D the card sends (g, G); after L it is at the peer's card, which is busy
- * with it for its bytes and max(g, M), looks for an entry, and D + M later increases that entry's
- * counter get            the peer's card answers; the answer's own counter as above append an entry
- * from the moment on at which it begins tput ...       the same D after a counter has come to its
- * value, without a CPU test           ends when a counter has come to its value; its CPU waits
+ *   put, get   after D the card sends (g, G); after L it is at the peer's card, which is busy with
+ *              it for its bytes and max(g, M), searches an entry, and increments that entry's
+ *              counter D + M later
+ *   get        the peer's card answers; the answer increments the counter of the get as above
+ *   append     the entry is there once the operation has begun
+ *   tput ...   the same D after a counter has reached its value, without a CPU
+ *   test       ends when a counter has reached its value; its CPU waits
  *
  * M and D are LogGOPSim2's defaults. What finds no entry is lost.
  */
@@ -20,8 +22,6 @@
 #define CARD_PS (100 * SIM_PS_PER_NS) /* M: the card compares a message with its entries */
 #define DMA_PS (3 * SIM_PS_PER_NS)    /* D: between card and memory */
 #define REQUEST_BYTES 5u              /* length of the request of a get */
-
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static const struct sim_side *side_of(const struct sim *s, const struct sim_op *op)
 {
@@ -106,8 +106,8 @@ static int trigger(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, rank), index);
 
 	if (op->type == GOAL_TEST)
-		return sim_end_test(s, rank, op, later(ready, now), from);
-	return push(s, SIM_EVENT_CARD, rank, index, later(ready, now + DMA_PS), from);
+		return sim_end_test(s, rank, op, sim_later(ready, now), from);
+	return push(s, SIM_EVENT_CARD, rank, index, sim_later(ready, now + DMA_PS), from);
 }
 
 int sim_card_count(struct sim *s, const struct sim_event *e)
@@ -305,7 +305,7 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 	uint32_t rank = sim_peer(s, e->rank, op);
 	struct sim_line line = sim_line_of(s, rank, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_nic *nic = sim_nic_of(s, rank, op->nic);
-	uint64_t free_at = is_get(op) ? later(nic->free_recv, nic->free_send) : nic->free_recv;
+	uint64_t free_at = is_get(op) ? sim_later(nic->free_recv, nic->free_send) : nic->free_recv;
 	uint32_t tag = side_of(s, op)->tag;
 	struct sim_entry entry;
 	int rc = 0;
@@ -313,7 +313,7 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 	if (free_at > e->time)
 		return sim_line_wait(s, line, e, free_at);
 	nic->free_recv =
-		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
+		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + sim_later(p->gap_ps, CARD_PS);
 	nic->last_recv = e->from;
 	if (match_entry(s, rank, PRIORITY, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, false);

@@ -7,6 +7,8 @@
 
 #define SIM_NONE 0u /* no element: element 0 of every array is unused */
 
+static inline uint64_t sim_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 /* ---- arrays that grow, with a list of free elements -------------------------------------- */
 
 struct sim_pool {

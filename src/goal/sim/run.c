@@ -9,8 +9,6 @@
 #define PROGRESS_EVENTS 0xffffu /* events, less one, between two calls of progress() */
 #define AHEAD 6u                /* events ahead whose ranks are prefetched */
 
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 static uint64_t calc_cost(const struct sim_op *op)
 {
 	return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
@@ -46,7 +44,7 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 	if (s->config.params.model == SIM_ATLAHS)
 		return p->gap_ps + p->overhead_ps + cpu;
 	/* the receiver's CPU is occupied until the last byte has come */
-	return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
+	return p->overhead_ps + sim_later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
 }
 
 /* ---- what an end or a begin sets free ---------------------------------------------------- */
@@ -182,7 +180,7 @@ static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t n
 {
 	if (cpu->free <= e->time && nic_free <= e->time)
 		return false;
-	*when = later(cpu->free, nic_free);
+	*when = sim_later(cpu->free, nic_free);
 	e->cause = cpu->free >= nic_free ? SIM_CPU : SIM_NIC;
 	e->from = cpu->free >= nic_free ? cpu->last : nic_last;
 	return true;
@@ -191,7 +189,7 @@ static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t n
 static int advance_line(struct sim *s, struct sim_line line, const struct sim_event *e,
 			const struct sim_cpu *cpu, uint64_t nic_free)
 {
-	return sim_line_advance(s, line, e, later(cpu->free, nic_free), cpu->last,
+	return sim_line_advance(s, line, e, sim_later(cpu->free, nic_free), cpu->last,
 				cpu->free >= nic_free ? SIM_CPU : SIM_NIC);
 }
 
@@ -334,7 +332,7 @@ int sim_push_both(struct sim *s, uint32_t rank, uint32_t sender)
 /* A long message inside a node, whose receive is posted now, is copied when the CPU is free. */
 static int copy_announced(struct sim *s, struct sim_event *e, const struct sim_arrived *a)
 {
-	struct sim_event message = { .time = later(e->time, a->end),
+	struct sim_event message = { .time = sim_later(e->time, a->end),
 				     .seq = s->seq++,
 				     .rank = a->rank,
 				     .op = a->op,
@@ -366,7 +364,7 @@ static int do_receive(struct sim *s, struct sim_event *e)
 		return copy_announced(s, e, &a);
 	rc = end_rendezvous(s, a.rank, send, e->time, e->time, e->from);
 	if (!rc)
-		rc = sim_end_op(s, 0, e->rank, op, later(e->time, a.end),
+		rc = sim_end_op(s, 0, e->rank, op, sim_later(e->time, a.end),
 			    a.end > e->time ? a.from : e->from);
 	return rc ? rc : sim_push_both(s, e->rank, a.rank);
 }

@@ -7,7 +7,7 @@
 
 #define LINE 64             /* bytes of a cache line */
 
-/* Has the rank no operation left, and no message or receive that waits? */
+/* All ranks share the empty schedule until sim_add(). */
 static int set_up_ranks(struct sim *s)
 {
 	struct goal_block none = { .op_count = 0 };
