@@ -306,6 +306,42 @@ static void helped(struct ranks *r)
 
 UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options, helped, NULL); }
 
+/* Rank 1 executes the schedule of rank 0, whose stamp goes to memory that rank 1 does not map. */
+static void stamped(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	static uint64_t stamp;
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	if (r->rank) {
+		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, 0);
+	} else {
+		goal_recv(&plan.build, 1, 0, GOAL_USER, 0, 0);
+		goal_add(&plan.build,
+			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
+		goal_requires(&plan.build, 1, 0);
+	}
+	s = open_plan(g, &stamp, sizeof stamp, 0, 0);
+	for (int k = 0; k < 10; k++) {
+		stamp = 0;
+		if (!r->rank)
+			CHECK_EQ(sched_run(s), 0);
+		ranks_barrier(r);
+		if (r->rank)
+			CHECK_EQ(sched_run(s), 0);
+		ranks_barrier(r);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		CHECK((stamp > 0) == !r->rank);
+	}
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(a_stamp_in_private_memory_is_written_when_a_peer_drives_its_rank)
+{
+	ranks_run(2, no_options, stamped, NULL);
+}
+
 enum { CHAIN = 40, CHAIN_RANKS = 3 };
 
 /* A ring of CHAIN stages, each of which sends what came in the one before. */

@@ -49,7 +49,7 @@ static void release(struct sched_driver *d, struct sched_inst *s, uint32_t next,
 			op_ready(d, s, list[k]);
 }
 
-static uint64_t run_time(const struct sched_inst *s) { return os_now_ns() - s->body->start_ns; }
+uint64_t run_time(const struct sched_inst *s) { return os_now_ns() - s->body->start_ns; }
 
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {

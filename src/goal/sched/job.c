@@ -187,7 +187,9 @@ void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 	end_of_space(s, op->mem, op->off, &w.dst);
 	w.src = w.src2 = w.dst;
-	if (op->type != GOAL_STAMP) {
+	if (op->type == GOAL_STAMP) {
+		w.stamp_ns = run_time(s);
+	} else {
 		end_of_space(s, op->src_mem, op->src_off, &w.src);
 		end_of_space(s, op->src2_mem, op->src2_off, &w.src2);
 		w.units = job_fragments(op->bytes);

@@ -183,8 +183,23 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 	return 0;
 }
 
+/* By the rank itself: whoever drove it does not map the memory. */
+static int stamp(struct sched_group *g, const struct sched_work *w)
+{
+	struct side dst;
+	int ret = side_at(g, &w->dst, 0, sizeof w->stamp_ns, &dst);
+
+	if (!ret && !dst.local)
+		ret = -EINVAL;
+	if (!ret)
+		memcpy(dst.local, &w->stamp_ns, sizeof w->stamp_ns);
+	return ret;
+}
+
 int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
+	if (w->type == GOAL_STAMP)
+		return stamp(g, w);
 	return w->type == GOAL_RECV || w->type == GOAL_COPY ? transfer(g, w, at, n)
 							    : compute(g, w, at, n);
 }
@@ -364,7 +379,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	}
 	p.hi = w.bytes;
 	xfer_cut(&p);
-	if (w.type != GOAL_STAMP && unit < p.fragments) {
+	if (unit < p.fragments) {
 		xfer_fragment_range(&p, unit, &at, &n);
 		ret = work_do(g, &w, at, n);
 	}

@@ -144,6 +144,7 @@ struct sched_work {
 	uint64_t bytes;
 	uint32_t units;
 	uint8_t type, dtype;
+	uint64_t stamp_ns; /* STAMP: what to write */
 	struct sched_end dst, src, src2;
 };
 
@@ -479,6 +480,7 @@ static inline bool state_has_starts(const struct sched_driver *d)
 	return atomic_load_explicit(&d->st->starts, memory_order_relaxed);
 }
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
+uint64_t run_time(const struct sched_inst *s); /* ns since the run began */
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Completes a receive with its message, at once or by a job. */
 void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m,
