@@ -30,6 +30,7 @@ TARGETS = {
     'goal': (GOAL, [], 1500),
     'goal_program': (GOAL + TEXT, ['--program'], 5000),
     'text': (['src/goal/build.c', 'src/goal/verify.c', *TEXT], None, 3000),
+    'loggopsim': (['src/goal/build.c', 'src/goal/verify.c', 'src/goal/file/loggopsim.c'], None, 1000),
     'goal_build': (GOAL + ['src/goal/api/build.c', 'src/goal/api/schedule.c'], None, 400),
 }
 
