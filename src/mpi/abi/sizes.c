@@ -11,8 +11,9 @@ uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 
 	if (size && count > 0 && (uint64_t)count < TYPES_COUNT_END)
 		return (uint64_t)(size * count);
-	if (host.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
-	    __builtin_mul_overflow(size, count, &bytes))
+	/* the host MPI says through the communicator's handler whether the type matters */
+	if (count <= 0 || datatype == abi.datatype_null || host.Type_size_x(datatype, &size) ||
+	    size <= 0 || __builtin_mul_overflow(size, count, &bytes))
 		return 0;
 	if (bound)
 		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);

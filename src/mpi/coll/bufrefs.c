@@ -37,7 +37,7 @@ uint64_t args_message_bytes(const struct coll_args *args)
 		side = args->send.at == abi.in_place ? &args->recv : &args->send;
 	else if (args->kind == COLL_SCATTER)
 		side = args->recv.at == abi.in_place ? &args->send : &args->recv;
-	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
+	return side ? types_bytes(side->type, side->count) : 0;
 }
 
 /* Returns: bytes of all parts of a buffer. */
@@ -284,7 +284,7 @@ static uint64_t shared_bytes(const struct coll_op *t)
 	default:
 		break;
 	}
-	return own && own->type != abi.datatype_null ? types_bytes(own->type, own->count) : 0;
+	return own ? types_bytes(own->type, own->count) : 0;
 }
 
 bool bufrefs_init(struct coll_op *t)

@@ -131,7 +131,9 @@ uint64_t record_bytes(MPI_Count count, MPI_Datatype type)
 {
 	MPI_Count size = 0;
 
-	return count <= 0 || host.Type_size_x(CANONICAL_OF(type), &size) || size < 0 ?
+	type = CANONICAL_OF(type);
+	return count <= 0 || type == abi.datatype_null || host.Type_size_x(type, &size) ||
+			       size < 0 ?
 		       0 :
 		       (uint64_t)count * (uint64_t)size;
 }

@@ -138,6 +138,36 @@ BEHAVIOUR(own_error_handler_is_called_once, 1)
 	finish();
 }
 
+static void say_and_wait(const char *what, int rc, MPI_Request *request)
+{
+	check_say_error(what, rc);
+	if (!rc)
+		MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+/* Messages of no elements may have no type where the host MPI says so; if it does not, the handler
+ * of the communicator hears of it, and not that of MPI_COMM_WORLD, which ends the job. */
+BEHAVIOUR(messages_without_type, 1)
+{
+	MPI_Request request;
+	MPI_Comm dup;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+	MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+	for (int n = 0; n < 6; n += 5) {
+		check_say_error("send",
+				MPI_Send(NULL, n, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, dup));
+		check_say_error("ssend",
+				MPI_Ssend(NULL, n, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, dup));
+		say_and_wait("isend", MPI_Isend(NULL, n, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, dup,
+						&request), &request);
+		check_say_error("sendrecv",
+				MPI_Sendrecv(NULL, n, MPI_DATATYPE_NULL, MPI_PROC_NULL, 0, NULL, 0,
+					     MPI_BYTE, MPI_PROC_NULL, 0, dup, MPI_STATUS_IGNORE));
+	}
+	MPI_Comm_free(&dup);
+}
+
 /* Sluice changes neither error handlers nor attributes nor the thread level. */
 BEHAVIOUR(what_a_program_can_ask_for, 1)
 {
