@@ -64,7 +64,8 @@ def test_decide_how_long_sums_are_cut(name, ranks, how, behaviour, family, get_m
         pytest.skip('--plain')
     env = {'SLUICE_SUMS': 'any', 'SLUICE_DECIDE': how,
            'SLUICE_COLL': f'{family}:on' if how == 'table' else MEASURE['SLUICE_COLL']}
-    total = run(get_mpi(name), ranks, [behaviour], with_sluice, tmp_path, env=env, rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
+    total = run(get_mpi(name), ranks, [behaviour], with_sluice, tmp_path, env=env,
+                rank_env=[{'fault': 'slow_host:all'}] + [{}] * (ranks - 1))
     assert total[f'{family}_admitted'] >= 15 * ranks and total['adopted'] >= 2 * ranks, total
 
 
