@@ -11,7 +11,7 @@
 #include "exec/private.h"
 
 #define RULE "the ranks of a communicator must call the same collectives in the same order, with " \
-	     "equal sizes"
+	     "equal sizes, roots and operations"
 
 static void add(char *more, size_t cap, const char *text)
 {

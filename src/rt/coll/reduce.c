@@ -26,8 +26,7 @@ static int open_buffers(const struct coll_call *call, struct buffers *b, uint64_
 			  call->in_place ? BUFFER_COPY : BUFFER_MAPPED);
 	return ret ? ret
 		   : buffer_open(&b->recv, &call->recv,
-				 is_scatter ? base_min_u64(call->recv.parts[0].bytes, piece) : piece,
-				 BUFFER_MAPPED);
+				 base_min_u64(call->recv.buf.bytes, piece), BUFFER_MAPPED);
 }
 
 /* Cost as bytes of a plain copy: every rank reads all inputs, and one rank or all of them store
