@@ -302,6 +302,33 @@ static void test_for(uint64_t ns, uint64_t work_ns)
 		}
 }
 
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+static int further_reads;
+
+/* In place of clock_gettime(): a read takes as long as 1 + further_reads. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+	struct timespec unused;
+	int ret = __real_clock_gettime(clock, out);
+
+	for (int i = 0; i < further_reads; i++)
+		__real_clock_gettime(clock, &unused);
+	return ret;
+}
+
+UNIT_TEST(tests_sleep_where_reads_of_the_clock_are_slow)
+{
+	uint64_t before = sleeps();
+
+	begin(BASE_WAIT_POLITE);
+	further_reads = 4;
+	test_for(50000000, 0);
+	further_reads = 0;
+	CHECK(sleeps() > before);
+	end();
+}
+
 UNIT_TEST(tests_without_other_work_sleep)
 {
 	int flag = 1;
