@@ -247,7 +247,7 @@ int wait_call_end_for(int rc, int world_rank)
 	return rc;
 }
 
-/* A gap contains one read of the clock, which takes 30 ns, and 60 on a CPU that others slow down. */
+/* A gap contains one read of the clock: 30 ns, and 60 on a CPU that others slow down. */
 static bool is_long_gap(uint64_t since_ns)
 {
 	uint64_t now = os_now_ns(), gap_ns = now - since_ns;
