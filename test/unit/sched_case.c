@@ -30,6 +30,23 @@ struct sched_inst *plan_open(struct plan *p, struct sched_group *g)
 	return s;
 }
 
+struct sched_inst *plan_open_stamp(struct plan *p, struct sched_group *g, _Atomic uint64_t *stamp)
+{
+	plan_init(p);
+	if (sched_rank(g)) {
+		goal_send(&p->build, 0, 0, 0, GOAL_USER, 8, 8);
+	} else {
+		goal_recv(&p->build, 1, 0, GOAL_USER, 8, 8);
+		goal_add(&p->build,
+			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
+		goal_requires(&p->build, 1, 0);
+	}
+	p->buffers[0] = (void *)stamp;
+	p->bytes[0] = 16;
+	p->count = 1;
+	return plan_open(p, g);
+}
+
 struct sched_group *case_group(struct ranks *r)
 {
 	struct node_oob oob = r->oob;

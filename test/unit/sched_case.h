@@ -24,6 +24,9 @@ struct plan {
 void plan_init(struct plan *p);
 /* Opens the schedule and CHECKs that it worked. */
 struct sched_inst *plan_open(struct plan *p, struct sched_group *g);
+/* Opens a schedule of two ranks: rank 1 sends, rank 0 receives, then writes the time to stamp[0].
+ * stamp: 16 bytes. */
+struct sched_inst *plan_open_stamp(struct plan *p, struct sched_group *g, _Atomic uint64_t *stamp);
 /* Returns: the group of the ranks; CHECKs that there is one. */
 struct sched_group *case_group(struct ranks *r);
 /* Uses a CPU for so long. */

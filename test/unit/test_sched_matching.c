@@ -310,21 +310,11 @@ UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options,
 static void stamped(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
-	static uint64_t stamp;
-	struct sched_inst *s;
+	static _Atomic uint64_t stamp[2];
+	struct sched_inst *s = plan_open_stamp(&plan, g, stamp);
 
-	plan_init(&plan);
-	if (r->rank) {
-		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, 0);
-	} else {
-		goal_recv(&plan.build, 1, 0, GOAL_USER, 0, 0);
-		goal_add(&plan.build,
-			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
-		goal_requires(&plan.build, 1, 0);
-	}
-	s = open_plan(g, &stamp, sizeof stamp, 0, 0);
 	for (int k = 0; k < 10; k++) {
-		stamp = 0;
+		*stamp = 0;
 		if (!r->rank)
 			CHECK_EQ(sched_run(s), 0);
 		ranks_barrier(r);
@@ -332,7 +322,7 @@ static void stamped(struct ranks *r)
 			CHECK_EQ(sched_run(s), 0);
 		ranks_barrier(r);
 		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
-		CHECK((stamp > 0) == !r->rank);
+		CHECK((*stamp > 0) == !r->rank);
 	}
 	sched_group_destroy(g);
 }

@@ -168,31 +168,13 @@ UNIT_TEST(a_start_that_is_left_to_the_watcher_is_not_lost)
 
 /* ---- ranks that compute after a start --------------------------------------------------- */
 
-/* Rank 1 sends. Rank 0 receives, then writes the time. */
-static struct sched_inst *open_stamp(struct sched_group *g, _Atomic uint64_t *stamp)
-{
-	plan_init(&plan);
-	if (sched_rank(g)) {
-		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 8, 8);
-	} else {
-		goal_recv(&plan.build, 1, 0, GOAL_USER, 8, 8);
-		goal_add(&plan.build,
-			 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .bytes = 8 });
-		goal_requires(&plan.build, 1, 0);
-	}
-	plan.buffers[0] = (void *)stamp;
-	plan.bytes[0] = 16;
-	plan.count = 1;
-	return plan_open(&plan, g);
-}
-
 /* Both ranks start, rank 0 before, after or while rank 1 does, and make no further call: the last
  * start executes what is ready. */
 static void both_compute(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
 	_Atomic uint64_t *stamp = sched_alloc(g, 16);
-	struct sched_inst *s = open_stamp(g, stamp), *alone = open_nop(g);
+	struct sched_inst *s = plan_open_stamp(&plan, g, stamp), *alone = open_nop(g);
 
 	for (uint64_t k = 0; k < HANDOVERS; k++) {
 		uint64_t until = os_now_ns() + LOST_NS;
