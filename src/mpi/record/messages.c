@@ -129,13 +129,7 @@ static bool is_cancelled(const MPI_Status *status)
 
 uint64_t record_bytes(MPI_Count count, MPI_Datatype type)
 {
-	MPI_Count size = 0;
-
-	type = CANONICAL_OF(type);
-	return count <= 0 || type == abi.datatype_null || host.Type_size_x(type, &size) ||
-			       size < 0 ?
-		       0 :
-		       (uint64_t)count * (uint64_t)size;
+	return types_bytes(CANONICAL_OF(type), count);
 }
 
 /* ---- records ----------------------------------------------------------------------------- */
