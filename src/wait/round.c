@@ -24,7 +24,7 @@
 #define FIND_POLLS   3       /* MPICH completes a receive in the first to third after its message */
 #define LONGER_EVERY 64       /* longer rounds, after which the usual length grows by 1 ns */
 #define TEST_GAP_NS  100u     /* from one test to the next; the program works in longer ones */
-#define GAP_READS    3        /* the same in reads of the clock, where its CPU is slow */
+#define GAP_READS    3        /* the same in reads of the clock, where they are slow */
 #define TEST_EVERY   16       /* tests, of which one reads the clock */
 #define TESTS_MIN    512      /* of a wait: TEST_NS may have been the time slices of others */
 #define LONG_SHARE   8        /* of the gaps of a wait one may be longer, as caches are cold */
@@ -247,7 +247,7 @@ int wait_call_end_for(int rc, int world_rank)
 	return rc;
 }
 
-/* A gap contains one read of the clock: 30 ns, and 60 on a CPU that others slow down. */
+/* A gap contains one read of the clock, which takes a third of TEST_GAP_NS where it is fast. */
 static bool is_long_gap(uint64_t since_ns)
 {
 	uint64_t now = os_now_ns(), gap_ns = now - since_ns;
