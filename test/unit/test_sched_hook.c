@@ -219,27 +219,35 @@ UNIT_TEST(polls_drive_nothing_where_no_thread_looks_after_them)
 
 /* ---- death ------------------------------------------------------------------------------- */
 
-/* Rank 1 is killed after it has polled; ranks 0 and 2 exchange afterwards. */
+static struct sched_inst *open_calc(struct sched_group *g, uint64_t ns)
+{
+	plan_init(&plan);
+	goal_add(&plan.build, &(struct goal_op){ .type = GOAL_CALC, .bytes = ns });
+	return plan_open(&plan, g);
+}
+
+/* Rank 0 kills rank 1, which polls, at any point of its polls: nothing of rank 0 or 2 ends then, so
+ * rank 1 changes nothing of theirs. Afterwards ranks 0 and 2 run schedules. */
 static void dies_polling(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
-	struct sched_inst *s;
+	struct sched_inst *s = open_calc(g, 500000000), *later = open_calc(g, 1000000);
 
-	plan_init(&plan);
-	goal_add(&plan.build,
-		 &(struct goal_op){ .type = GOAL_CALC,
-				    .bytes = r->rank == 1 ? 1000000000 : 1000000 });
-	s = plan_open(&plan, g);
 	CHECK_EQ(sched_run(s), 0);
+	ranks_barrier(r);
 	if (r->rank == 1) {
-		poll_for(1000000);
-		raise(SIGKILL);
+		poll_for(5000000);
+		r->words[0] = 1;
+		poll_for(10000000000);
 	}
+	while (!r->rank && !r->words[0])
+		case_compute(10000);
+	if (!r->rank)
+		CHECK_EQ(kill(r->pids[1], SIGKILL), 0);
 	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 	for (int k = 0; k < 20; k++) {
-		case_compute(1000000);
-		CHECK_EQ(sched_run(s), 0);
-		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		CHECK_EQ(sched_run(later), 0);
+		CHECK_EQ(sched_wait(later, UINT64_MAX), 0);
 	}
 	_exit(0);
 }

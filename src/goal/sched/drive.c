@@ -402,6 +402,11 @@ static bool send_backlog(struct sched_driver *d)
 	return progress;
 }
 
+static uint64_t timer_ns_of(struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->st->timer_ns, memory_order_relaxed);
+}
+
 static bool end_timers(struct sched_driver *d)
 {
 	uint64_t now = os_now_ns();
@@ -410,7 +415,7 @@ static bool end_timers(struct sched_driver *d)
 	struct sched_op *op;
 	sched_opref next;
 
-	if (now < atomic_load_explicit(&d->st->timer_ns, memory_order_relaxed))
+	if (now < timer_ns_of(d))
 		return false;
 	atomic_store_explicit(&d->st->timer_ns, 0, memory_order_relaxed);
 	for (sched_opref ref = d->st->timers.head; ref && (op = op_at(d, ref, &s)) != NULL;
@@ -491,7 +496,8 @@ static bool has_work(struct sched_driver *d)
 
 	return atomic_load_explicit(&st->starts, memory_order_relaxed) ||
 	       atomic_load_explicit(&st->ended, memory_order_relaxed) || st->open_jobs ||
-	       st->timers.head || st->backlogged || st->ready.head || st->wake_due ||
+	       (st->timers.head && os_now_ns() >= timer_ns_of(d)) || st->backlogged ||
+	       st->ready.head || st->wake_due ||
 	       atomic_load_explicit(d->g->trouble, memory_order_relaxed) !=
 		       atomic_load_explicit(&st->trouble_handled, memory_order_relaxed) ||
 	       ring_has_message(d);

@@ -25,6 +25,15 @@ static void wake_all(struct sched_group *g)
 			node_wake(g->node, r);
 }
 
+/* Did the process that holds the claim change the state? `was` holds the claim for ever once it is
+ * dead, unless a process that has asked this releases it: then another one may change the state. */
+static bool was_changing(struct sched_state *st, uint32_t was)
+{
+	bool changing = atomic_load_explicit(&st->changing, memory_order_acquire);
+
+	return changing && atomic_load_explicit(&st->claim, memory_order_acquire) == was;
+}
+
 /* A process that died while it changed a state leaves that state undefined; otherwise its claim is
  * released. */
 static bool break_states(struct sched_group *g, int dead)
@@ -37,14 +46,14 @@ static bool break_states(struct sched_group *g, int dead)
 
 		if (r == dead || atomic_load_explicit(&st->claim, memory_order_acquire) != was)
 			continue;
-		if (!atomic_load_explicit(&st->changing, memory_order_acquire))
-			atomic_compare_exchange_strong_explicit(&st->claim, &was, 0,
-								memory_order_acq_rel,
-								memory_order_relaxed);
-		else
+		if (was_changing(st, was))
 			broke |= atomic_compare_exchange_strong_explicit(
 				&st->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
 				memory_order_relaxed);
+		else
+			atomic_compare_exchange_strong_explicit(&st->claim, &was, 0,
+								memory_order_acq_rel,
+								memory_order_relaxed);
 	}
 	return broke;
 }
