@@ -303,6 +303,7 @@ void region_before_change(uintptr_t start, uintptr_t end)
 	void (*fn)(uintptr_t, uintptr_t) =
 		atomic_load_explicit(&before_change, memory_order_acquire);
 	bool any;
+	int err;
 
 	if (!fn || is_running || start >= end || region_is_locked_here() ||
 	    !peek_overlaps(start, end))
@@ -313,7 +314,9 @@ void region_before_change(uintptr_t start, uintptr_t end)
 	if (!any)
 		return;
 	is_running = true;
+	err = errno; /* of free(), which does not change it */
 	fn(start, end);
+	errno = err;
 	is_running = false;
 }
 

@@ -50,6 +50,24 @@ static bool was_told(const char *p, size_t bytes)
 static void (*volatile give)(void *) = free;
 static void *(*volatile resize)(void *, size_t) = realloc;
 
+static void set_errno(void) { errno = ETIMEDOUT; }
+
+/* free() changes errno neither in the C library nor here, where fn waits for partners. */
+REGION_TEST(a_wait_before_a_change_does_not_change_errno)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	region_set_before_change(tell);
+	told.also = set_errno;
+	p = block_get(MIB);
+	ADOPT(p, MIB);
+	errno = EDOM;
+	give(p);
+	CHECK_EQ(errno, EDOM);
+	CHECK_EQ(told.calls, 1);
+}
+
 REGION_TEST(the_heap_tells_before_it_changes_a_region)
 {
 	char *p;
