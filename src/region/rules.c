@@ -140,10 +140,27 @@ bool rules_is_static(uintptr_t start, uintptr_t end)
 	return q.found;
 }
 
-/* The stacks of other threads have no name in the maps; the caller's own is known exactly. */
+static size_t default_stack_bytes(void)
+{
+	static size_t bytes;
+	pthread_attr_t attr;
+
+	if (!bytes && !pthread_getattr_default_np(&attr)) {
+		pthread_attr_getstacksize(&attr, &bytes);
+		pthread_attr_destroy(&attr);
+	}
+	return bytes;
+}
+
+/*
+ * The stacks of other threads have no name in the maps; the caller's own is known exactly. The
+ * caller may be a coroutine on a stack of the heap, whose frames lie above the stack pointer: no
+ * signal could be delivered on a closed stack.
+ */
 static bool is_own_stack(uintptr_t start, uintptr_t end)
 {
 	static __thread uintptr_t lo, hi;
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 	pthread_attr_t attr;
 	void *addr;
 	size_t bytes;
@@ -155,6 +172,8 @@ static bool is_own_stack(uintptr_t start, uintptr_t end)
 		}
 		pthread_attr_destroy(&attr);
 	}
+	if ((here < lo || here >= hi) && start > here && start - here < default_stack_bytes())
+		return true;
 	return start < hi && end > lo;
 }
 
@@ -183,18 +202,6 @@ static const char *vma_refusal(const struct os_vma *v, bool is_static)
 	if (v->inode && !arena_is_known(v) && !is_static)
 		return "it is a private mapping of a file";
 	return NULL;
-}
-
-static size_t default_stack_bytes(void)
-{
-	static size_t bytes;
-	pthread_attr_t attr;
-
-	if (!bytes && !pthread_getattr_default_np(&attr)) {
-		pthread_attr_getstacksize(&attr, &bytes);
-		pthread_attr_destroy(&attr);
-	}
-	return bytes;
 }
 
 /*
@@ -240,7 +247,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 			return "it may be a thread's stack";
 		a = v.end;
 	}
-	if (is_own_stack(start, end) || is_signal_stack(start, end))
+	if ((!known->is_block && is_own_stack(start, end)) || is_signal_stack(start, end))
 		return "it is a thread's stack";
 	return NULL;
 }

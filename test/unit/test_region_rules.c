@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <ucontext.h>
 
 #include "region_case.h"
 
@@ -130,6 +131,44 @@ REGION_TEST(the_callers_own_stack_is_refused_whatever_its_size)
 	CHECK_EQ(pthread_create(&t, &attr, try_own_stack, &why), 0);
 	pthread_join(t, NULL);
 	CHECK_HAS(why, "stack");
+}
+
+static struct {
+	ucontext_t home, own;
+	const char *why;
+} coroutine;
+
+static void run_coroutine(void)
+{
+	char on_stack[256 << 10];
+
+	memset(on_stack, 1, sizeof on_stack);
+	coroutine.why = adopts(on_stack, sizeof on_stack) ? "adopted" :
+			region_refusal(on_stack, sizeof on_stack);
+}
+
+static void try_coroutine(char *stack, size_t bytes)
+{
+	coroutine.why = "";
+	CHECK_EQ(getcontext(&coroutine.own), 0);
+	coroutine.own.uc_stack.ss_sp = stack;
+	coroutine.own.uc_stack.ss_size = bytes;
+	coroutine.own.uc_link = &coroutine.home;
+	makecontext(&coroutine.own, run_coroutine, 0);
+	CHECK_EQ(swapcontext(&coroutine.home, &coroutine.own), 0);
+	CHECK_HAS(coroutine.why, "stack");
+}
+
+/* No signal can be delivered on a stack that is closed. */
+REGION_TEST(the_stack_of_a_coroutine_is_refused)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = pages_get(4 * MIB);
+	try_coroutine(p + MIB, 2 * MIB);
+	ADOPT(p, 4 * MIB); /* outside of coroutines it is memory like any other */
+	try_coroutine(block_get(2 * MIB), 2 * MIB);
 }
 
 struct kernel_stack_t { void *sp; int flags; size_t bytes; };
