@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -292,6 +293,8 @@ EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, of
 		l = unmap_begin(addr, bytes);
 	p = NEXT(mmap)(addr, bytes, prot, flags, fd, offset);
 	unmap_end(&l, p != MAP_FAILED);
+	if (base_unlikely(flags & MAP_LOCKED) && p != MAP_FAILED)
+		region_exclude((uintptr_t)p, page_end(p, bytes));
 	return p;
 }
 
@@ -478,28 +481,33 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 	return NEXT(mlock2)(addr, bytes, flags);
 }
 
+struct locking { unsigned how; bool failed; };
+
 /* Locks one mapping, except those of arenas: their holes would be populated. */
-static bool lock_one(const struct os_vma *v, void *failed)
+static bool lock_one(const struct os_vma *v, void *arg)
 {
+	struct locking *l = arg;
+
 	if (region_is_arena_mapping(v) || v->is_special ||
-	    !NEXT(mlock)((void *)v->start, v->end - v->start))
+	    !syscall(SYS_mlock2, v->start, v->end - v->start, l->how))
 		return true;
 	/* memory that cannot be locked at all (a device's) is no failure */
-	*(bool *)failed = errno != EINVAL && (v->read || v->write);
-	return !*(bool *)failed;
+	l->failed = errno != EINVAL && (v->read || v->write);
+	return !l->failed;
 }
 
 EXPORT int mlockall(int flags)
 {
-	bool failed = false;
+	struct locking l = { flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0, false };
 
 	region_exclude_all(flags & MCL_FUTURE);
 	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
 		return NEXT(mlockall)(flags);
-	if (flags & ~MCL_CURRENT && NEXT(mlockall)(flags & ~MCL_CURRENT))
+	/* the kernel refuses MCL_ONFAULT alone */
+	if (flags & ~(MCL_CURRENT | MCL_ONFAULT) && NEXT(mlockall)(flags & ~MCL_CURRENT))
 		return -1;
-	os_vma_each(lock_one, &failed);
-	return failed ? -1 : 0;
+	os_vma_each(lock_one, &l);
+	return l.failed ? -1 : 0;
 }
 
 /* ---- pages that a pipe or a socket holds ------------------------------------------------- */

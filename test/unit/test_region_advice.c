@@ -234,6 +234,55 @@ REGION_TEST(mlockall_locks_the_program_and_not_the_arena)
 	CHECK_EQ(munlockall(), 0);
 }
 
+/* Does /proc/self/smaps show this flag for the mapping at p? */
+static bool has_flag(const void *p, const char *flag)
+{
+	char text[400];
+	unsigned long start, end;
+	bool inside = false, has = false;
+	FILE *f = fopen("/proc/self/smaps", "r");
+
+	while (f && fgets(text, sizeof text, f)) {
+		if (sscanf(text, "%lx-%lx ", &start, &end) == 2)
+			inside = (uintptr_t)p >= start && (uintptr_t)p < end;
+		else if (inside && !strncmp(text, "VmFlags:", 8))
+			has = strstr(text, flag) != NULL;
+	}
+	if (f)
+		fclose(f);
+	return has;
+}
+
+REGION_TEST(mlockall_on_fault_locks_what_is_there_and_populates_nothing)
+{
+	unsigned char is_there = 1;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = pages_get(MIB);
+	alarm(30);
+	CHECK_EQ(mlockall(MCL_CURRENT | MCL_ONFAULT), 0);
+	CHECK(has_flag(p, " lo") && has_flag(p, " lf"));
+	CHECK(!mincore(p + MIB / 2, PAGE, &is_there) && !(is_there & 1));
+	CHECK_REFUSED(p, MIB, "locked");
+	CHECK(mlockall(MCL_CURRENT | 64) < 0 && errno == EINVAL);
+	CHECK_EQ(munlockall(), 0);
+}
+
+REGION_TEST(memory_that_is_mapped_locked_is_not_adopted)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = mmap(NULL, MIB, RW, ANON | MAP_LOCKED, -1, 0);
+	if (p == MAP_FAILED)
+		unit_skip("may not lock memory");
+	CHECK_REFUSED(p, MIB, "locked");
+	munmap(p, MIB);
+	CHECK(mmap(p, MIB, RW, ANON | MAP_FIXED, -1, 0) == p);
+	ADOPT(p, MIB);
+}
+
 REGION_TEST(no_arena_where_all_future_memory_is_locked)
 {
 	region_options(NULL, NULL);
