@@ -372,9 +372,12 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 	end = page_end(addr, old_bytes);
 	l = unmap_begin(addr, old_bytes); /* for its exclusion, when it moves */
 	p = NEXT(mremap)(addr, old_bytes, bytes, flags, to);
-	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
-	    region_is_private_memory(start, end))
-		p = move_mappings(addr, old_bytes, bytes, flags, to);
+	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end) {
+		if (region_is_private_memory(start, end))
+			p = move_mappings(addr, old_bytes, bytes, flags, to);
+		else
+			errno = EFAULT; /* the questions have changed it */
+	}
 	unmap_end(&l, p != MAP_FAILED && p != addr);
 	return p;
 }
@@ -539,7 +542,7 @@ EXPORT int dlclose(void *library)
 
 /* ---- the end of the heap ----------------------------------------------------------------- */
 
-static struct unmapping unmap_begin_above(uintptr_t to, uintptr_t now)
+__attribute__((noinline)) static struct unmapping unmap_begin_above(uintptr_t to, uintptr_t now)
 {
 	if (to >= now)
 		return (struct unmapping){ 0 };

@@ -265,6 +265,19 @@ REGION_TEST(an_mremap_that_fails_changes_nothing)
 
 /* ---- the heap's end ---------------------------------------------------------------------- */
 
+REGION_TEST(an_mremap_over_a_hole_fails_as_ever)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	munmap(p + 3 * MIB, MIB / 2);
+	errno = 0;
+	CHECK(mremap(p + 2 * MIB, 2 * MIB, 4 * MIB, MREMAP_MAYMOVE) == MAP_FAILED);
+	CHECK_EQ(errno, EFAULT);
+	check_middle(p, 0, 3 * MIB);
+}
+
 REGION_TEST(brk_and_sbrk_give_their_memory_back)
 {
 	char *p, *low;
