@@ -75,11 +75,12 @@ uint64_t args_own_bytes(const struct coll_args *args)
 	return buf_bytes(args, own);
 }
 
-/* Returns: whether the host MPI accepts the address. Displacements of a derived datatype may be
- * addresses; elements without bytes need none, whatever bounds the host MPI gives them. */
-static bool is_address(const void *at, const struct types_shape *shape)
+/* Returns: whether the address is one. Displacements of a part and those of a derived datatype may
+ * be addresses, behind MPI_BOTTOM; elements without bytes need none, whatever bounds the host MPI
+ * gives them. */
+static bool is_address(const void *at, MPI_Count displ, const struct types_shape *shape)
 {
-	return at != abi.in_place && (at || shape->true_lb || !shape->size);
+	return at != abi.in_place && (at || displ || shape->true_lb || !shape->size);
 }
 
 /* Tries the collective with a few bytes, one buffer for both sides, on the scratch communicator.
@@ -173,12 +174,13 @@ static bool allows_none(enum coll kind)
 	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
 }
 
-/* Returns: sum of a list of counts; -1 when the host MPI would refuse the list. */
+/* Returns: sum of a list of counts; -1 when the host MPI would refuse the list. A rank without
+ * neighbours needs no lists. */
 static MPI_Count sum_of(const struct bufref *s)
 {
 	MPI_Count sum = 0;
 
-	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM))
+	if (s->n && (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM)))
 		return -1;
 	for (int i = 0; i < s->n; i++) {
 		MPI_Count count = list_get(s->given->counts, i);
@@ -195,14 +197,14 @@ static bool are_valid_parts(struct bufref *s)
 	struct types_shape shape;
 	MPI_Datatype type;
 
-	if (sum_of(s) < 0 || !s->given->types)
+	if (sum_of(s) < 0 || (s->n && !s->given->types))
 		return false;
 	for (int i = 0; i < s->n; i++) {
 		if (!list_get(s->given->counts, i))
 			continue;
 		type = abi_handle_get(s->given->types, i);
 		if (type == abi.datatype_null || types_describe(type, &shape) ||
-		    !is_address(s->given->at, &shape))
+		    !is_address(s->given->at, list_get(s->given->displs, i), &shape))
 			return false;
 	}
 	return true;
@@ -213,6 +215,18 @@ static bool gets_none(const struct coll_op *t, const struct bufref *s)
 {
 	return s == &t->recv && s->given->form == ARG_SUM &&
 	       !list_get(s->given->counts, t->cs->rank);
+}
+
+/* Returns: where the first part with elements lies; 0: at the buffer's address. */
+static MPI_Count first_displ(const struct bufref *s)
+{
+	int i = 0;
+
+	if (s->given->form != ARG_PART)
+		return 0;
+	while (!list_get(s->given->counts, i))
+		i++;
+	return list_get(s->given->displs, i);
 }
 
 /* Checks whether the host MPI accepts a buffer, and describes its shape. */
@@ -228,7 +242,7 @@ static bool is_valid(const struct coll_op *t, struct bufref *s)
 	if (count < 0 || (!count && !allows_none(t->args.kind)) ||
 	    given->type == abi.datatype_null || types_describe(given->type, &s->shape))
 		return false;
-	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
+	return !count || gets_none(t, s) || is_address(given->at, first_displ(s), &s->shape);
 }
 
 /* The first rank of an exclusive scan receives nothing; its buffer may be invalid. */

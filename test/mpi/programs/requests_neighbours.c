@@ -140,6 +140,67 @@ BEHAVIOUR(neighbours_of_a_graph_exchange, 3)
 	MPI_Comm_free(&comm);
 }
 
+/* The two first ranks exchange n words; the others have no neighbours, and name nothing. */
+static void exchange_in_pairs(bool by_types, bool by_addresses, bool waits)
+{
+	int other = 1 - rank, n = rank < 2, count = WORDS, displ = 0, wrong = 0;
+	int *send = check_alloc(sizeof(int) * WORDS), *recv = check_alloc(sizeof(int) * WORDS);
+	void *from = by_addresses ? MPI_BOTTOM : send, *to = by_addresses ? MPI_BOTTOM : recv;
+	int *counts = n ? &count : NULL, *displs = n ? &displ : NULL;
+	MPI_Aint at[2] = { 0 };
+	MPI_Datatype type = MPI_INT;
+	MPI_Request r;
+	MPI_Comm comm;
+
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, n, &other, MPI_UNWEIGHTED, n, &other,
+				       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+	connect_comm(comm);
+	if (by_addresses) {
+		MPI_Get_address(send, &at[0]);
+		MPI_Get_address(recv, &at[1]);
+	}
+	for (int i = 0; i < WORDS; i++)
+		send[i] = word(rank, 0, i);
+	if (!n)
+		from = to = NULL;
+	if (!by_types && waits)
+		MPI_Neighbor_alltoallv(from, counts, displs, MPI_INT, to, counts, displs, MPI_INT,
+				       comm);
+	else if (!by_types)
+		MPI_Ineighbor_alltoallv(from, counts, displs, MPI_INT, to, counts, displs, MPI_INT,
+					comm, &r);
+	else if (waits)
+		MPI_Neighbor_alltoallw(from, counts, n ? &at[0] : NULL, n ? &type : NULL, to,
+				       counts, n ? &at[1] : NULL, n ? &type : NULL, comm);
+	else
+		MPI_Ineighbor_alltoallw(from, counts, n ? &at[0] : NULL, n ? &type : NULL, to,
+					counts, n ? &at[1] : NULL, n ? &type : NULL, comm, &r);
+	if (!waits)
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	for (int i = 0; n && i < WORDS; i++)
+		wrong += recv[i] != word(other, 0, i);
+	if (wrong)
+		check_fail("%d of %d words are wrong", wrong, WORDS);
+	/* the ranks still agree which call comes next */
+	MPI_Allreduce(send, recv, WORDS, MPI_INT, MPI_SUM, comm);
+	MPI_Comm_free(&comm);
+	free(send);
+	free(recv);
+}
+
+BEHAVIOUR(a_rank_without_neighbours_names_no_lists, 3)
+{
+	for (int form = 0; form < 4; form++)
+		exchange_in_pairs(form & 1, false, form & 2);
+}
+
+/* One rank gives addresses as displacements, its neighbour a buffer. */
+BEHAVIOUR(displacements_are_addresses, 2)
+{
+	exchange_in_pairs(true, !rank, true);
+	exchange_in_pairs(true, !rank, false);
+}
+
 struct page { _Atomic int came; };
 
 BEHAVIOUR(no_barrier_ends_before_all_have_come, 1)
