@@ -162,7 +162,8 @@ static inline void requests_before_blocking(struct rt_comm *c)
 }
 /* Progresses the request that holds the slot which exec_begin() needs. */
 void requests_make_room(struct rt_comm *c);
-/* Publishes queued requests when a peer waits for them. Context: the progress thread. */
+/* Publishes queued requests when a peer waits for them, and moves the data of those in their way.
+ * Context: the progress thread. */
 void requests_publish_queued(void);
 
 /* ---- request/lanes.c --------------------------------------------------------------------- */

@@ -9,7 +9,8 @@
  * request starts once; a request with a lane starts again after each completion. Once the
  * collective is published every mover can move its data: a waiting rank, the worker process, a
  * channel. A communicator publishes at most EXEC_SLOTS requests; further requests are queued. A
- * peer that needs a queued request calls this process, where the progress thread publishes it.
+ * peer that needs a queued request calls this process, where the progress thread moves the data of
+ * those before it, and publishes it.
  *
  * Start, progress and wait advance all requests of the process. rt_request_next_done() returns each
  * completed request once, to the first thread that calls.

@@ -230,10 +230,11 @@ static bool begin_queued_locked(struct rt_comm *c)
 	return false;
 }
 
-/* Makes a step of every active request. Returns: 1 something moved, 0, or -errno when all have
- * failed. */
+/* Makes a step of every active request. Those before a queued one are in its way, and may need this
+ * rank: all of their data moves. Returns: 1 something moved, 0, or -errno when all have failed. */
 static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 {
+	bool is_crowded = c->requests.queued.first;
 	struct requests_list old = c->requests.active;
 	const char *name = "";
 	int any = 0, ret = 0;
@@ -245,7 +246,11 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 
 		if (ret >= 0) {
 			name = r->call->name;
-			ret = r->ops->step(r, copy, &ended);
+			ret = r->ops->step(r,
+					   is_crowded && r->ops->way == REQUEST_BY_EXEC
+						   ? EXEC_COPY_ALL
+						   : copy,
+					   &ended);
 			any |= ret > 0 || ended;
 		}
 		if (ended || ret < 0)

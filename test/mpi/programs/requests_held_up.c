@@ -166,6 +166,40 @@ BEHAVIOUR(long_broadcasts, 2) { each_of((struct job){ .n = LONG, .gap = 1 }); }
 BEHAVIOUR(long_broadcasts_with_gaps, 2) { each_of((struct job){ .n = LONG, .gap = GAP }); }
 BEHAVIOUR(long_reductions, 2) { each_of((struct job){ .n = LONG, .gap = 1, .is_sum = true }); }
 
+/* Each rank sends to itself, too, and all but the last sleep in a call of the library's. */
+BEHAVIOUR(exchanges, 2)
+{
+	enum { MANY = 40 };
+	size_t bytes = (size_t)size * LONG * sizeof(int);
+	int *in[MANY], *out[MANY], word = 0, last = size - 1, wrong = 0;
+	MPI_Request requests[MANY];
+
+	connect_comm(MPI_COMM_WORLD);
+	for (int k = 0; k < MANY; k++) {
+		in[k] = check_alloc(bytes);
+		out[k] = check_alloc(bytes);
+		for (int i = 0; i < size * LONG; i++)
+			in[k][i] = (k * size + rank) * size * LONG + i;
+		MPI_Ialltoall(in[k], LONG, MPI_INT, out[k], LONG, MPI_INT, MPI_COMM_WORLD,
+			      &requests[k]);
+	}
+	if (rank < last)
+		MPI_Recv(&word, 1, MPI_INT, last, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
+	for (int to = 0; rank == last && to < last; to++)
+		MPI_Send(&word, 1, MPI_INT, to, TAG, MPI_COMM_WORLD);
+	for (int k = 0; k < MANY; k++) {
+		for (int i = 0; i < size * LONG; i++)
+			wrong += out[k][i] != (k * size + i / LONG) * size * LONG + rank * LONG +
+						      i % LONG;
+		free(in[k]);
+		free(out[k]);
+	}
+	if (wrong)
+		check_fail("%d numbers are wrong", wrong);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* Rank 0 has something in flight with rank 2, too, which comes last, and is no member where rank 1
  * has to go on. */
 BEHAVIOUR(with_another_communicator, 3)
