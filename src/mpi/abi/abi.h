@@ -292,12 +292,7 @@ struct list {
 };
 
 #define WIDE(array) ((struct list){ (array), sizeof((array)[0]) })
-static inline MPI_Count list_get(struct list list, int i)
-{
-	if (list.width == sizeof(int))
-		return ((const int *)list.at)[i];
-	return ((const int64_t *)list.at)[i];
-}
+MPI_Count list_get(struct list list, int i); /* in sizes.c */
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes of messages, and the check for small calls, by the datatype's handle or its known size. */
+/* Sizes of messages, and the check for small calls, by the datatype's handle or its known size;
+ * counts and displacements of either width. */
 #include "mpi/abi/abi.h"
 
 struct sizes types_sizes;
@@ -42,4 +43,11 @@ bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct coll_ga
 		return true;
 	size = types_known_size(datatype, bound);
 	return size && coll_gate_passes(gate, count * size);
+}
+
+MPI_Count list_get(struct list list, int i)
+{
+	if (list.width == sizeof(int))
+		return ((const int *)list.at)[i];
+	return ((const int64_t *)list.at)[i];
 }
