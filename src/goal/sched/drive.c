@@ -102,7 +102,7 @@ void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct
 		run_fail(d, s, &why);
 		return;
 	}
-	if (!op->bytes || (m->kind != SCHED_ANNOUNCED && ref_at(d->g, ref, sizeof *m + m->bytes) &&
+	if (!op->bytes || (m->kind != SCHED_ANNOUNCED && ref_at(d->g, ref, sizeof *m + op->bytes) &&
 			   scatter(s, op, (const char *)(m + 1)))) {
 		msg_release(d, m, ref);
 		op_ended(d, s, i);

@@ -43,12 +43,15 @@ static struct goal_block *copy_block(const void *from, uint64_t bytes,
 	return NULL;
 }
 
-static uint32_t count_sends(const struct goal_block *b)
+/* Writes to `match` of each send of a copy which message of the schedule it is: no peer can change
+ * that. Returns: the number of sends. */
+static uint32_t number_sends(struct goal_block *b)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < b->op_count; i++)
-		n += goal_ops_const(b)[i].type == GOAL_SEND;
+		if (goal_ops(b)[i].type == GOAL_SEND)
+			goal_ops(b)[i].match = n++;
 	return n;
 }
 
@@ -64,13 +67,22 @@ static void map_spaces(struct sched_inst *s)
 		s->at[m] = (struct sched_space){ 0 };
 		if (!(d.flags & REGION_DESC_MAPPED) || lo > hi || hi > d.bytes)
 			continue;
-		s->at[m].base = ref_at(s->group, ref_of(s->rank, d.arena_off), hi - lo);
+		s->at[m].base = arena_at(s->group, s->rank, d.arena_off, hi - lo);
 		if (!s->at[m].base)
 			continue;
 		s->at[m].base -= lo;
 		s->at[m].lo = lo;
 		s->at[m].hi = hi;
 	}
+}
+
+/* Returns: NULL when the part is not inside the body. */
+static void *part_at(const struct sched_inst *s, const struct sched_body *b, uint64_t off,
+		     uint64_t bytes)
+{
+	if (off % BASE_CACHE_LINE || off > b->bytes || bytes > b->bytes - off)
+		return NULL;
+	return (char *)s->body + off;
 }
 
 static bool map_body(struct sched_driver *d, struct sched_inst *s, const struct sched_body *b)
@@ -81,23 +93,27 @@ static bool map_body(struct sched_driver *d, struct sched_inst *s, const struct 
 				      .mem_bytes = mem_bytes };
 	const struct goal_block *shared;
 
-	if (b->mem_count > GOAL_SPACES_MAX || b->slot != s->slot || b->block_off > b->bytes ||
-	    !ref_at(d->g, s->ref, b->bytes))
+	if (b->mem_count > GOAL_SPACES_MAX || b->slot != s->slot ||
+	    !ref_at(d->g, s->ref, b->bytes) ||
+	    !part_at(s, b, 0, sizeof *b + b->mem_count * sizeof b->mem[0]))
 		return false;
 	for (uint32_t m = 0; m < b->mem_count; m++)
 		mem_bytes[m] = s->body->mem[m].bytes;
-	shared = (const struct goal_block *)((const char *)s->body + b->block_off);
-	s->block =
-		copy_block(shared, base_min_u64(b->block_bytes, b->bytes - b->block_off), &limits);
+	shared = part_at(s, b, b->block_off, base_max_u64(b->block_bytes, sizeof *shared));
+	/* before any memory is allocated for it */
+	if (!shared || goal_block_bytes(shared->op_count, shared->adjacency_count,
+					shared->segment_count) != b->block_bytes)
+		return false;
+	s->block = copy_block(shared, b->block_bytes, &limits);
 	if (!s->block || s->block->op_count != b->op_count ||
-	    count_sends(s->block) != b->send_count)
+	    number_sends(s->block) != b->send_count)
 		return false;
 	s->mem_count = b->mem_count;
-	s->ops = ref_at(d->g, s->ref + b->ops_off, b->op_count * sizeof *s->ops);
-	s->msgs = ref_at(d->g, s->ref + b->msgs_off, b->send_count * sizeof *s->msgs);
+	s->ops = part_at(s, b, b->ops_off, b->op_count * sizeof *s->ops);
+	s->msgs = part_at(s, b, b->msgs_off, b->send_count * sizeof *s->msgs);
 	if (b->times_off)
-		s->times = ref_at(d->g, s->ref + b->times_off, b->op_count * sizeof *s->times);
-	if (b->runs)
+		s->times = part_at(s, b, b->times_off, b->op_count * sizeof *s->times);
+	if (b->runs && ref_rank(b->runs) == s->rank)
 		s->runs = ref_at(d->g, b->runs, sizeof *s->runs);
 	return s->ops && s->msgs && (s->times || !b->times_off) && (s->runs || !b->runs);
 }
@@ -112,7 +128,8 @@ struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct s
 {
 	sched_ref ref = atomic_load_explicit(&d->directory[slot],
 					     memory_order_acquire); /* partner: sched_open */
-	struct sched_body *body = ref ? ref_at(d->g, ref, sizeof *body) : NULL;
+	struct sched_body *body =
+		ref && ref_rank(ref) == d->rank ? ref_at(d->g, ref, sizeof *body) : NULL;
 	struct sched_body copy;
 
 	if (s && body && s->ref == ref && s->id == body->id)
@@ -208,7 +225,7 @@ static sched_ref own_ref(const struct sched_inst *s, const void *p)
 /* One piece of the arena: body, block, operations, messages, times. */
 static int body_create(struct sched_inst *s)
 {
-	uint32_t sends = count_sends(s->block), n = 0;
+	uint32_t sends = number_sends(s->block);
 	struct sched_body h = { .id = s->id,
 				.mem_count = s->mem_count,
 				.op_count = s->block->op_count,
@@ -248,10 +265,7 @@ static int body_create(struct sched_inst *s)
 		s->is_flat &= (op->type == GOAL_SEND || op->type == GOAL_RECV) && !op->requires &&
 			      op->bytes <= SCHED_FLAT_BYTES;
 		s->needs_clock |= op->type == GOAL_STAMP;
-		if (op->type != GOAL_SEND)
-			continue;
-		s->ops[i].send = n++;
-		s->sends_long |= job_fragments(op->bytes) > 1;
+		s->sends_long |= op->type == GOAL_SEND && job_fragments(op->bytes) > 1;
 	}
 	return 0;
 }

@@ -40,34 +40,37 @@ static void end_of_recv(const struct sched_inst *s, const struct goal_op *op, st
 
 /* The source of a receive, from the sender's message. Returns: false when the message is not
  * valid. */
-static bool end_of_send(struct sched_driver *d, const struct sched_msg *m, struct sched_end *out)
+static bool end_of_send(struct sched_driver *d, const struct sched_msg *shared,
+			struct sched_end *out)
 {
-	const struct sched_body *b = ref_at(d->g, m->body, sizeof *b);
+	const struct sched_msg m = *shared; /* checks and uses see the same values */
+	const struct sched_body *b = ref_at(d->g, m.body, sizeof *b);
+	const uint32_t mem_count = b ? b->mem_count : 0;
 	const struct goal_segment *l;
 
-	if (!b || m->src >= (uint32_t)d->g->size || b->mem_count > GOAL_SPACES_MAX ||
-	    m->mem >= b->mem_count ||
-	    !ref_at(d->g, m->body, sizeof *b + b->mem_count * sizeof b->mem[0]))
+	if (ref_rank(m.body) != (int)m.src || mem_count > GOAL_SPACES_MAX || m.mem >= mem_count ||
+	    !ref_at(d->g, m.body, sizeof *b + mem_count * sizeof b->mem[0]))
 		return false;
-	*out = (struct sched_end){ .rank = (int)m->src,
-				   .slot = (uint32_t)(m->op >> 32) - 1,
-				   .mem = m->mem,
-				   .off = m->off,
-				   .segment = m->segment,
-				   .segment_count = m->segment_count,
-				   .body = m->body,
-				   .desc = b->mem[m->mem] };
+	*out = (struct sched_end){ .rank = (int)m.src,
+				   .slot = (uint32_t)(m.op >> 32) - 1,
+				   .mem = m.mem,
+				   .off = m.off,
+				   .segment = m.segment,
+				   .segment_count = m.segment_count,
+				   .body = m.body,
+				   .desc = b->mem[m.mem] };
 	out->mapped = is_all_mapped(&out->desc);
-	l = ref_at(d->g, m->body + b->segments_off + m->segment * sizeof *l,
-		   m->segment_count * sizeof *l);
+	l = segments_at(d->g, b, out);
 	if (!l)
 		return false;
-	if (m->segment_count)
+	if (m.segment_count)
 		out->mapped = true;
-	for (uint32_t k = 0; k < m->segment_count; k++) {
-		if (l[k].mem >= b->mem_count)
+	for (uint32_t k = 0; k < m.segment_count; k++) {
+		uint32_t mem = l[k].mem;
+
+		if (mem >= mem_count)
 			return false;
-		out->mapped &= is_all_mapped(&b->mem[l[k].mem]);
+		out->mapped &= is_all_mapped(&b->mem[mem]);
 	}
 	return true;
 }
@@ -78,7 +81,7 @@ static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sch
 {
 	*out = (struct sched_end){ .rank = 0, .slot = UINT32_MAX, .mapped = true };
 	out->desc = (struct region_desc){ .bytes = m->bytes, .flags = REGION_DESC_MAPPED,
-					  .arena_off = (ref & ((1ull << 48) - 1)) + sizeof *m };
+					  .arena_off = ref_off(ref) + sizeof *m };
 	(void)d;
 }
 
@@ -242,7 +245,7 @@ static void end_job(struct sched_driver *d, uint32_t n)
 		return;
 	if (inst_goal(s, i)->type == GOAL_RECV) {
 		m = ref_at(d->g, s->ops[i].msg, sizeof *m);
-		if (m && m->src < (uint32_t)d->g->size)
+		if (m)
 			msg_release(d, m, s->ops[i].msg);
 	}
 	op_ended(d, s, i);

@@ -37,7 +37,7 @@ static int side_of_desc(struct sched_group *g, const struct sched_end *e,
 		out->bytes = base_min_u64(n, d->head - off);
 	} else if (off < d->bytes - d->tail) {
 		out->bytes = base_min_u64(n, d->bytes - d->tail - off);
-		out->local = ref_at(g, ref_of(e->rank, d->arena_off + off - d->head), out->bytes);
+		out->local = arena_at(g, e->rank, d->arena_off + off - d->head, out->bytes);
 		if (!out->local)
 			return -EINVAL;
 	}
@@ -65,11 +65,10 @@ static int walk_init(struct walk *w, struct sched_group *g, const struct sched_e
 	};
 	if (!e->segment_count)
 		return 0;
-	if (w->own)
+	if (!w->own)
+		w->l = b ? segments_at(g, b, e) : NULL;
+	else if ((uint64_t)e->segment + e->segment_count <= w->own->block->segment_count)
 		w->l = goal_segments(w->own->block) + e->segment;
-	else if (b)
-		w->l = ref_at(g, e->body + b->segments_off + e->segment * sizeof *w->l,
-			      e->segment_count * sizeof *w->l);
 	return w->l ? 0 : -EINVAL;
 }
 
@@ -102,6 +101,8 @@ static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 		piece.bytes = base_min_u64(n, piece.bytes - at);
 	}
 	if (w->own) {
+		if (piece.mem >= w->own->mem_count)
+			return -EINVAL;
 		*out = (struct side){ .local = inst_addr(w->own, piece.mem, piece.off, piece.bytes),
 				      .bytes = piece.bytes };
 		return out->local ? 0 : -EINVAL;
@@ -167,6 +168,12 @@ static int transfer(struct sched_group *g, const struct sched_work *w, uint64_t 
 	return ret;
 }
 
+static bool is_kernel(uint32_t type, uint32_t dtype)
+{
+	return type >= GOAL_ADD && type <= (goal_dtype_is_float(dtype) ? GOAL_MIN : GOAL_XOR) &&
+	       goal_dtype_bytes(dtype);
+}
+
 static int compute(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
 	struct side dst, a, b;
@@ -176,9 +183,11 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 		ret = side_at(g, &w->src, at, n, &a);
 	if (!ret)
 		ret = side_at(g, &w->src2, at, n, &b);
-	if (ret || !dst.local || !a.local || !b.local || dst.bytes < n || a.bytes < n ||
-	    b.bytes < n)
-		return ret ? ret : -EINVAL;
+	if (ret)
+		return ret;
+	if (!dst.local || !a.local || !b.local || dst.bytes < n || a.bytes < n || b.bytes < n ||
+	    !is_kernel(w->type, w->dtype))
+		return -EINVAL;
 	goal_local((enum goal_isa)os_simd(), w->type, w->dtype, dst.local, a.local, b.local, n);
 	return 0;
 }
@@ -372,6 +381,9 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
 	/* valid from the claim on: before it the job may be another one that is being written */
 	w = j->work;
+	w.dst.rank = b->dst; /* of the brief, which was checked */
+	w.src.rank = b->src;
+	w.units = b->units;
 	if (!find_bytes(g, j, b->tag, &w)) {
 		xfer_unclaim(&j->x, unit);
 		node_wake(g->node, w.dst.rank);

@@ -94,7 +94,6 @@ struct sched_op {
 	uint64_t post;          /* receive: number, in order of posting */
 	sched_ref msg;          /* receive: its message; TIMER: when it ends, ns */
 	uint32_t waits;         /* requirements that are not met */
-	uint32_t send;          /* send: index of its message */
 	uint8_t state, job;
 };
 
@@ -273,7 +272,7 @@ struct sched_inst {
 	struct sched_msg *msgs;
 	struct sched_times *times;
 	struct sched_runs *runs; /* NULL: SCHED_STREAM */
-	struct goal_block *block; /* private and verified */
+	struct goal_block *block; /* private and verified; match of a send: index of its message */
 	uint32_t mem_count;
 	struct sched_space at[GOAL_SPACES_MAX];
 	/* of this process's schedules only: */
@@ -358,17 +357,24 @@ static inline struct sched_eager *eagers_of(const struct sched_group *g, int src
 	return g->drivers[src].eagers + (uint32_t)dst * SCHED_EAGERS;
 }
 
-/* Returns: NULL when the bytes lie outside every arena. */
-static inline void *ref_at(const struct sched_group *g, sched_ref ref, uint64_t bytes)
+/* Returns: NULL when the bytes lie outside that rank's arena. */
+static inline void *arena_at(const struct sched_group *g, int rank, uint64_t off, uint64_t bytes)
 {
-	uint64_t rank = ref >> 48, off = ref & ((1ull << 48) - 1);
-
-	if (base_unlikely(rank >= (uint64_t)g->size || off > g->mappings[rank].bytes ||
+	if (base_unlikely((uint32_t)rank >= (uint32_t)g->size || off > g->mappings[rank].bytes ||
 			  bytes > g->mappings[rank].bytes - off))
 		return NULL;
 	return g->mappings[rank].base + off;
 }
+static inline int ref_rank(sched_ref ref) { return (int)(ref >> 48); }
+static inline uint64_t ref_off(sched_ref ref) { return ref & ((1ull << 48) - 1); }
 static inline sched_ref ref_of(int rank, uint64_t off) { return (uint64_t)rank << 48 | off; }
+/* Returns: a struct, which begins a cache line; NULL when it does not or is outside its arena. */
+static inline void *ref_at(const struct sched_group *g, sched_ref ref, uint64_t bytes)
+{
+	if (base_unlikely(ref % BASE_CACHE_LINE))
+		return NULL;
+	return arena_at(g, ref_rank(ref), ref_off(ref), bytes);
+}
 static inline sched_opref opref_of(uint32_t slot, uint32_t op)
 {
 	return ((uint64_t)slot + 1) << 32 | op;
@@ -419,7 +425,7 @@ static inline char *inst_addr(const struct sched_inst *s, uint32_t mem, uint64_t
 {
 	const struct sched_space *a = &s->at[mem];
 
-	return a->base && off >= a->lo && off + n <= a->hi ? a->base + off : NULL;
+	return a->base && off >= a->lo && off <= a->hi && n <= a->hi - off ? a->base + off : NULL;
 }
 void inst_free(struct sched_inst *s);
 void inst_refuse(struct sched_driver *d); /* this process does not drive that rank */
@@ -555,6 +561,14 @@ bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 /* Claims and executes a fragment of a job of a rank. Returns: true when one was executed. */
 bool job_work(struct sched_group *g, int rank);
 uint64_t work_bits(const struct sched_work *w);
+/* Returns: the pieces of an end that a body describes; NULL when they lie outside its arena. */
+static inline const struct goal_segment *
+segments_at(const struct sched_group *g, const struct sched_body *b, const struct sched_end *e)
+{
+	uint64_t each = sizeof(struct goal_segment), off = b->segments_off + e->segment * each;
+
+	return arena_at(g, ref_rank(e->body), ref_off(e->body) + off, e->segment_count * each);
+}
 /* Does this process map both ends? */
 bool work_is_here(const struct sched_group *g, const struct sched_work *w);
 /* Executes bytes [at, at + n). Returns: 0 or -errno. */

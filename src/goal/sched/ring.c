@@ -140,7 +140,7 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	if (kind == SCHED_EAGER)
 		m = &eager->m;
 	else if (kind == SCHED_ANNOUNCED)
-		m = &s->msgs[s->ops[i].send];
+		m = &s->msgs[op->match];
 	if (m)
 		fill(d, s, i, kind, m);
 	slot->ctx = s->body->ctx;
@@ -208,6 +208,8 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	sched_ref head;
 	_Atomic sched_ref *ended;
 
+	if (src >= (uint32_t)d->g->size) /* no peer of this group wrote it */
+		return;
 	if (m->kind == SCHED_INLINE) {
 		m->next = d->peers[src].store_free;
 		d->peers[src].store_free = ref;

@@ -120,6 +120,12 @@ void run_finalize(struct sched_inst *s)
 		stages_sweep(s->group);
 }
 
+/* The rank comes from shared memory. */
+static int pid_of(const struct sched_group *g, int rank)
+{
+	return rank >= 0 && rank < g->size ? node_pid(g->node, rank) : 0;
+}
+
 static void log_failure(const struct sched_inst *s)
 {
 	const struct sched_body *b = s->body;
@@ -131,7 +137,7 @@ static void log_failure(const struct sched_inst *s)
 		base_log(BASE_LOG_ERROR, "sched",
 			 "%s: rank %d (pid %d) of this group of %d has died; %srank %d depends on "
 			 "it",
-			 s->name, b->error_rank, node_pid(s->group->node, b->error_rank),
+			 s->name, b->error_rank, pid_of(s->group, b->error_rank),
 			 s->group->size, op, b->error_at);
 	else if (b->error == -EPIPE)
 		base_log(BASE_LOG_ERROR, "sched",

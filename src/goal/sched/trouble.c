@@ -147,7 +147,7 @@ static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		/* fall through */
 	case OP_IN_JOB:
 		m = inst_goal(s, i)->type == GOAL_RECV ? ref_at(d->g, op->msg, sizeof *m) : NULL;
-		if (m && m->kind != SCHED_ANNOUNCED && m->src < (uint32_t)d->g->size)
+		if (m && m->kind != SCHED_ANNOUNCED)
 			msg_release(d, m, op->msg);
 		break;
 	default:
