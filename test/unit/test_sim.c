@@ -349,6 +349,38 @@ UNIT_TEST(what_waits_for_half_of_what_it_requires_is_told)
 	CHECK_EQ(told[1].type, GOAL_CALC);
 }
 
+static bool has_no_memory;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) { return has_no_memory ? NULL : __real_malloc(bytes); }
+
+UNIT_TEST(what_is_stuck_is_told_without_memory)
+{
+	struct sim_params p = defaults();
+
+	sim_case_begin(&one, 2, &p);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		recv_from(1 - rank, 1, 8);
+		sim_case_calc(&one, 5, 0);
+		sim_case_calc(&one, 6, 0);
+		goal_requires(&one.build, 2, 0);
+		goal_requires(&one.build, 2, 1);
+		sim_case_rank(&one, rank);
+	}
+	told_count = 0;
+	CHECK_EQ(sim_run(one.sim), -EDEADLK);
+	has_no_memory = true;
+	sim_stuck(one.sim, tell, NULL);
+	has_no_memory = false;
+	sim_case_end(&one);
+	CHECK_EQ(told_count, 4);
+	CHECK_EQ(told[2].kind, SIM_STUCK_REQUIRES);
+	CHECK_EQ(told[3].kind, SIM_STUCK_REQUIRES);
+	CHECK_EQ(told[2].rank + told[3].rank, 1);
+	CHECK_EQ(told[3].op, 2);
+}
+
 UNIT_TEST(longer_than_can_be_counted_is_an_error)
 {
 	struct sim_params p = defaults();

@@ -278,7 +278,8 @@ struct sim_stuck {
 	uint64_t bytes;
 };
 /* Calls visit for each operation or message that is stuck, by rank; those that wait for a
- * counter come last. Operations none of whose requirements is met are left out. Context: after
+ * counter come last; without memory those with requirements, in any order, before them. Operations
+ * none of whose requirements is met are left out. Context: after
  * sim_run(). */
 void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what),
 	       void *ctx);

@@ -60,7 +60,7 @@ static int by_key(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Returns: sorted keys of the counters that are partly met; NULL: none, or no memory. */
+/* Returns: sorted keys of the counters that are partly met; NULL: no memory. */
 static uint64_t *open_counters(const struct sim *s, uint32_t *out_count)
 {
 	uint64_t *keys = malloc((s->partials.count + 1) * sizeof(*keys));
@@ -93,6 +93,13 @@ void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_st
 			sim_list_each(s, &r->arrived, &s->arrived, report_arrived, &c);
 		for (; k < count && keys[k] >> 32 == c.rank; k++)
 			report(&c, SIM_STUCK_REQUIRES, c.rank, (uint32_t)keys[k]);
+	}
+	for (uint32_t i = 0; !keys && s->partials.slots && i <= s->partials.mask; i++) {
+		uint64_t key = s->partials.slots[i].key;
+
+		if (key)
+			report(&c, SIM_STUCK_REQUIRES, (uint32_t)((key - 1) >> 32),
+			       (uint32_t)(key - 1));
 	}
 	free(keys);
 	sim_cards_each(s, report_watcher, &c);
