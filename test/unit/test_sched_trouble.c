@@ -262,6 +262,31 @@ UNIT_TEST(a_receive_that_nobody_sends_to_is_named)
 	CHECK_HAS(ranks_text, "recv 8b from 0 tag 7: no message");
 }
 
+/* 36 receives wait, and one that requires them does not wait yet. */
+static void many_never_sent(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < 36; i++)
+		goal_recv(&plan.build, 0, i, GOAL_SCRATCH, 0, 0);
+	goal_requires(&plan.build, goal_recv(&plan.build, 0, 36, GOAL_SCRATCH, 0, 0), 0);
+	s = plan_open(&plan, g);
+	CHECK_EQ(sched_execute(s, UINT64_MAX), -ETIMEDOUT);
+	sched_group_destroy(g);
+}
+
+UNIT_TEST(operations_that_are_not_named_are_counted)
+{
+	static char *const options[] = { "SLUICE_GOAL_TIMEOUT=200", NULL };
+
+	ranks_run(1, options, many_never_sent, NULL);
+	CHECK_HAS(ranks_text, "op 15: recv 0b from 0 tag 15: no message\n");
+	CHECK_HAS(ranks_text, "waits: and 20 more\n");
+	CHECK(!strstr(ranks_text, "op 16:"));
+}
+
 static void canceled(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);

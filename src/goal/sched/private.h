@@ -578,6 +578,7 @@ void stages_sweep(struct sched_group *g);
 
 /* run.c: run_finalize() handles the end of a run in its owner's process, once */
 void run_finalize(struct sched_inst *s);
+/* Logs the operations that a run waits for, one a line, or how many more there are. */
 void run_log_stuck(const struct sched_inst *s);
 
 /* profile.c: records a finished run; writes all records to SLUICE_GOAL_PROFILE */

@@ -10,6 +10,7 @@
 #define TESTS_PER_CHECK 4096u /* calls of sched_test() between two checks for dead peers */
 #define HELP_EVERY      64u   /* polls without progress between two attempts to drive other ranks */
 #define WATCH_POLLS     16u   /* polls without progress before this process drives other ranks */
+#define STUCK_LINES     16u   /* lines about a run that makes no progress; base_log() writes 20 */
 
 static uint32_t phase_of(const struct sched_inst *s)
 {
@@ -278,16 +279,6 @@ static void time_out(struct sched_inst *s)
 	state_release(d);
 }
 
-/* Logs the operations that a run waits for, one a line. */
-void run_log_stuck(const struct sched_inst *s)
-{
-	char text[2048], *line = text, *end;
-
-	sched_stuck(s, text, sizeof text);
-	for (; (end = strchr(line, '\n')) != NULL; line = end + 1)
-		base_log(BASE_LOG_ERROR, "sched", "waits: %.*s", (int)(end - line), line);
-}
-
 static void check_progress(struct sched_inst *s, uint64_t now)
 {
 	uint32_t remaining = atomic_load_explicit(&s->body->remaining, memory_order_relaxed);
@@ -431,32 +422,51 @@ static size_t print_rank(char *buf, size_t cap, uint32_t n)
 	return (size_t)(n == GOAL_ANY ? snprintf(buf, cap, "any") : snprintf(buf, cap, "%u", n));
 }
 
-size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
+/* Describes operation i. Returns: as snprintf(); 0: it waits for nothing. */
+static size_t print_stuck(const struct sched_inst *s, uint32_t i, char *buf, size_t cap)
 {
 	static const char *const states[] = { "",           "may start",    "ring full",
 					      "no message", "not received", "no job free",
 					      "copying",    "computing",    "" };
+	const struct goal_op *op = inst_goal(s, i);
+	uint8_t state = s->ops[i].state;
+	char peer[16], tag[16];
+
+	if (state == OP_BLOCKED || state >= OP_ENDED)
+		return 0;
+	print_rank(peer, sizeof peer, op->peer);
+	print_rank(tag, sizeof tag, op->tag);
+	return (size_t)snprintf(buf, cap,
+				goal_is_transfer(op) ? "rank %d op %u: %s %llub %s %s tag %s: %s\n"
+						     : "rank %d op %u: %s\n",
+				s->rank, i, goal_op_words[op->type], (unsigned long long)op->bytes,
+				op->type == GOAL_SEND ? "to" : "from", peer, tag, states[state]);
+}
+
+size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
+{
 	size_t n = 0;
 
 	if (cap)
 		buf[0] = 0;
-	for (uint32_t i = 0; i < s->block->op_count; i++) {
-		const struct goal_op *op = inst_goal(s, i);
-		uint8_t state = s->ops[i].state;
-		char peer[16], tag[16];
-
-		if (state == OP_BLOCKED || state >= OP_ENDED)
-			continue;
-		print_rank(peer, sizeof peer, op->peer);
-		print_rank(tag, sizeof tag, op->tag);
-		n += (size_t)snprintf(
-			n < cap ? buf + n : NULL, n < cap ? cap - n : 0,
-			goal_is_transfer(op) ? "rank %d op %u: %s %llub %s %s tag %s: %s\n"
-					     : "rank %d op %u: %s\n",
-			s->rank, i, goal_op_words[op->type], (unsigned long long)op->bytes,
-			op->type == GOAL_SEND ? "to" : "from", peer, tag, states[state]);
-	}
+	for (uint32_t i = 0; i < s->block->op_count; i++)
+		n += print_stuck(s, i, n < cap ? buf + n : NULL, n < cap ? cap - n : 0);
 	return n;
+}
+
+void run_log_stuck(const struct sched_inst *s)
+{
+	uint32_t count = 0;
+	char line[128];
+
+	for (uint32_t i = 0; i < s->block->op_count; i++) {
+		size_t n = print_stuck(s, i, line, sizeof line);
+
+		if (n && count++ < STUCK_LINES)
+			base_log(BASE_LOG_ERROR, "sched", "waits: %.*s", (int)n - 1, line);
+	}
+	if (count > STUCK_LINES)
+		base_log(BASE_LOG_ERROR, "sched", "waits: and %u more", count - STUCK_LINES);
 }
 
 const struct sched_times *sched_times(const struct sched_inst *s) { return s->times; }
