@@ -13,15 +13,17 @@ ended yet, and are left out, as Chakra's own feeder does. A node of the host (is
 CPU 1 and communicate on CPU 2.
 
 The n-th collective that a rank has in a process group (pg_name) meets the n-th of the others; all ranks that
-have one in a group belong to it. comm_size is what a rank brings, at a scatter and a broadcast the root;
-comm_root is a number in the group (0).
+have one in a group belong to it. comm_size is what a rank brings, the largest where ranks differ, at a
+scatter and a broadcast what the root brings; comm_root is a number in the group (0).
 """
 from __future__ import annotations
 
 import dataclasses
+import graphlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from ._tool import SluiceError
 from .goal import Path, Program, pattern
@@ -34,9 +36,12 @@ PATTERNS = {'allreduce': 'ring-allreduce', 'reduce': 'binomial-reduce', 'allgath
             'alltoall': 'pairwise-alltoall', 'reduce-scatter': 'ring-reduce-scatter',
             'barrier': 'dissemination-barrier'}
 ROOTED = {'reduce', 'gather', 'scatter', 'bcast'}
+FROM_ROOT = {'scatter', 'bcast'}
 BLOCK_OF_ALL = {'alltoall', 'scatter'}  # what is brought are all blocks
 TAGS = 1 << 20       # tags of messages are below; collectives take turns with those above
 TAGS_END = 0xffffffff
+SIZE_END = 1 << 63
+DURATION_END = (1 << 64) // 1000  # of a calc, in nanoseconds
 
 
 @dataclasses.dataclass
@@ -72,7 +77,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         value |= (data[at] & 127) << shift
         at += 1
         if data[at - 1] < 128:
-            return value, at
+            return value & (1 << 64) - 1, at
     raise _Damaged
 
 
@@ -111,8 +116,10 @@ def _attribute(data: memoryview) -> tuple[str, int | str | None]:
     for number, field in _fields(data):
         if number == 1 and not isinstance(field, int):
             name = bytes(field).decode()
-        elif number in (7, 9, 11, 13, 27) and isinstance(field, int):  # int32 int64 uint32 uint64 bool
+        elif number in (7, 9) and isinstance(field, int):  # int32 int64
             value = field - (1 << 64) if field >> 63 else field
+        elif number in (11, 13, 27) and isinstance(field, int):  # uint32 uint64 bool
+            value = field
         elif number in (15, 17) and isinstance(field, int):  # sint32 sint64
             value = (field >> 1) ^ -(field & 1)
         elif number in (19, 21, 23, 25) and not isinstance(field, int):  # fixed32 ... sfixed64
@@ -136,20 +143,41 @@ def _node(data: memoryview) -> Node:
     return node
 
 
+def _message(file: BinaryIO) -> tuple[int, memoryview | None]:
+    """Returns: bytes read of the file, and the next message; None: there is none."""
+    head, data = b'', bytearray()
+    while not head or head[-1] > 127:
+        byte = file.read(1)
+        if not byte and not head:
+            return 0, None
+        if not byte or len(head) == 10:
+            raise _Damaged
+        head += byte
+    size = _varint(memoryview(head), 0)[0]
+    while len(data) < size:  # a damaged size takes no more memory than the file has
+        piece = file.read(min(size - len(data), 1 << 20))
+        if not piece:
+            raise _Damaged
+        data += piece
+    return len(head) + size, memoryview(data)
+
+
 def nodes(path: Path) -> list[Node]:
-    """Returns: the nodes of a file, in its order. Raises SluiceError: the file is damaged."""
-    with open(path, 'rb') as file:
-        data = memoryview(file.read())
-    at, found = 0, []
+    """Returns: the nodes of a file, in its order, which is read piece by piece. Raises SluiceError: the file
+    is damaged; OSError: it cannot be read."""
+    begin, found = 0, []
     try:
-        while at < len(data):
-            begin = at
-            size, at = _varint(data, at)
-            if at + size > len(data):
+        with open(path, 'rb') as file:
+            read, data = _message(file)
+            if data is None:
                 raise _Damaged
-            if begin:  # the first message describes the file
-                found.append(_node(data[at:at + size]))
-            at += size
+            for _ in _fields(data):  # the first message describes the file
+                pass
+            while data is not None:
+                begin += read
+                read, data = _message(file)
+                if data is not None:
+                    found.append(_node(data))
     except (_Damaged, UnicodeDecodeError):
         raise SluiceError(f'{os.fspath(path)}: no Chakra trace, or damaged, at byte {begin}') from None
     return found
@@ -174,33 +202,53 @@ class _Trace:
     def fail(self, node: Node, message: str) -> SluiceError:
         return SluiceError(f'{self.path}: node {node.id}: {message}')
 
-    def number(self, node: Node, name: str, default: int | None = None) -> int:
+    def number(self, node: Node, name: str, end: int, default: int | None = None) -> int:
+        """Returns: an attribute from 0 to below end."""
         value = node.attributes.get(name, default)
         if not isinstance(value, int):
             raise self.fail(node, f'it has no number {name}')
+        if not 0 <= value < end:
+            raise self.fail(node, f'{name} is {value}; 0 to {end - 1} are possible')
         return value
 
+    def check(self) -> None:
+        """Can the nodes be executed in some order?"""
+        known: set[int] = set()
+        for node in self.nodes:
+            if node.id in known:
+                raise self.fail(node, 'another node has this number')
+            known.add(node.id)
+        for node in self.nodes:
+            for other in node.after:
+                if other not in known:
+                    raise self.fail(node, f'it depends on node {other}, which is not there')
+        try:
+            graphlib.TopologicalSorter({node.id: node.after for node in self.nodes}).prepare()
+        except graphlib.CycleError as error:
+            cycle = error.args[1]
+            more = ' ...' if len(cycle) > 8 else ''
+            raise SluiceError(f'{self.path}: node {cycle[0]}: it depends on itself, by the nodes '
+                              f'{" ".join(map(str, cycle[:8]))}{more}') from None
 
-def _operation(trace: _Trace, node: Node) -> str:
+
+def _operation(trace: _Trace, node: Node, ranks: int) -> str:
     if not METADATA <= node.type <= COLLECTIVE:
         raise trace.fail(node, f'type {node.type} is not known')
     if node.type in (COMP, MEM_LOAD, MEM_STORE) or node.is_of_host() and node.type != METADATA:
+        if node.duration_us >= DURATION_END:
+            raise trace.fail(node, f'duration_micros is {node.duration_us}; 0 to {DURATION_END - 1} are '
+                             'possible')
         return f'calc {node.duration_us * 1000}{node.cpu()}'
     if node.type in (SEND, RECV):
-        size, tag = trace.number(node, 'comm_size'), trace.number(node, 'comm_tag', 0)
-        if not 0 <= tag < TAGS:
-            raise trace.fail(node, f'comm_tag is {tag}; 0 to {TAGS - 1} are possible')
-        peer = f'to {trace.number(node, "comm_dst")}' if node.type == SEND else \
-            f'from {trace.number(node, "comm_src")}'
+        size, tag = trace.number(node, 'comm_size', SIZE_END), trace.number(node, 'comm_tag', TAGS, 0)
+        peer = f'to {trace.number(node, "comm_dst", ranks)}' if node.type == SEND else \
+            f'from {trace.number(node, "comm_src", ranks)}'
         return f'{"send" if node.type == SEND else "recv"} {size}b {peer} tag {tag}{node.cpu()}'
     return f'nop{node.cpu()}'
 
 
 def _kind(trace: _Trace, node: Node) -> str:
-    number = trace.number(node, 'comm_type')
-    if not 0 <= number < len(KINDS):
-        raise trace.fail(node, f'comm_type {number} is not known')
-    return KINDS[number]
+    return KINDS[trace.number(node, 'comm_type', len(KINDS))]
 
 
 class _Collectives:
@@ -256,13 +304,20 @@ def _expand_group(traces: Sequence[_Trace], group: str, made: _Collectives) -> N
         if len(kinds) > 1:
             raise SluiceError(f"process group '{group}': collective {n} is {' and '.join(sorted(kinds))}")
         kind = kinds.pop()
-        size = max(traces[r].number(node, 'comm_size', 0 if kind == 'barrier' else None)
-                   for r, node in zip(members, meeting))
+        roots = {traces[r].number(node, 'comm_root', len(members), 0)
+                 for r, node in zip(members, meeting) if kind in ROOTED and 'comm_root' in node.attributes}
+        if len(roots) > 1:
+            raise SluiceError(f"process group '{group}': collective {n}: comm_root is "
+                              f'{" and ".join(map(str, sorted(roots)))}')
+        root = roots.pop() if roots else 0
+        bring = [(members[root], meeting[root])] if kind in FROM_ROOT else list(zip(members, meeting))
+        size = max(traces[r].number(node, 'comm_size', SIZE_END, 0 if kind == 'barrier' else None)
+                   for r, node in bring)
         size = size // len(members) if kind in BLOCK_OF_ALL else size
-        root = traces[members[0]].number(meeting[0], 'comm_root', 0)
-        if kind in ROOTED and not 0 <= root < len(members):
-            raise traces[members[0]].fail(meeting[0], f'comm_root is {root} in a group of {len(members)}')
-        schedule = made.lines(kind, len(members), size, root if kind in ROOTED else 0)
+        try:
+            schedule = made.lines(kind, len(members), size, root)
+        except SluiceError as error:
+            raise traces[bring[0][0]].fail(bring[0][1], str(error)) from None
         tag = made.tags(schedule)
         for at, (rank, node) in enumerate(zip(members, meeting)):
             _expand(traces[rank], node, schedule[at], members, tag)
@@ -270,20 +325,25 @@ def _expand_group(traces: Sequence[_Trace], group: str, made: _Collectives) -> N
 
 def read(paths: Sequence[Path], *, use: Mapping[str, str] | None = None) -> Program:
     """Reads a trace for each rank. use: pattern of `sluice goal gen` by collective, such as {'allreduce':
-    'doubling-allreduce'}. Raises SluiceError: a file is damaged, or the ranks do not agree."""
+    'doubling-allreduce'}. Messages that no rank sends or receives are mistakes of the program, which
+    Program.check() tells. Raises SluiceError: a file is damaged, a number of it is not possible, or the ranks
+    do not agree; OSError: a file cannot be read; ValueError: an argument is wrong."""
+    if isinstance(paths, (str, os.PathLike)):
+        raise ValueError('expected a list of traces, one for each rank')
+    unknown = sorted(set(use or {}) - set(PATTERNS))
+    if unknown:
+        raise ValueError(f'no collective {unknown[0]}; there are {", ".join(PATTERNS)}')
     traces = [_Trace(os.fspath(path), nodes(path)) for path in paths]
     if not traces:
         raise ValueError('no trace')
     for trace in traces:
-        known = {node.id for node in trace.nodes}
+        trace.check()
         is_collective = {node.id for group in trace.groups.values() for node in group}
         for node in trace.nodes:
-            trace.lines.append(f'n{node.id}: {_operation(trace, node)}')
+            trace.lines.append(f'n{node.id}: {_operation(trace, node, len(traces))}')
             if node.id in is_collective:
                 trace.lines += [f'e{node.id}: nop{node.cpu()}', f'e{node.id} requires n{node.id}']
             for other in dict.fromkeys(node.after):
-                if other not in known:
-                    raise trace.fail(node, f'it depends on node {other}, which is not there')
                 trace.lines.append(f'n{node.id} requires {"e" if other in is_collective else "n"}{other}')
     made = _Collectives(use or {})
     for group in sorted({group for trace in traces for group in trace.groups}):

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 
@@ -265,7 +266,7 @@ def test_process_groups_have_their_own_ranks_and_order(tmp_path):
     (lambda p: p[1].write_bytes(p[1].read_bytes()[:-3]), r'x\.1\.et: no Chakra trace, or damaged, at byte'),
     (lambda p: et(p[0], node(1, COMP, [5])), r'x\.0\.et: node 1: it depends on node 5, which is not there'),
     (lambda p: et(p[0], node(1, 99)), r'x\.0\.et: node 1: type 99 is not known'),
-    (lambda p: et(p[0], node(1, COLL, comm_type=77)), r'x\.0\.et: node 1: comm_type 77 is not known'),
+    (lambda p: et(p[0], node(1, COLL, comm_type=77)), r'x\.0\.et: node 1: comm_type is 77; 0 to 9 are'),
     (lambda p: et(p[0], node(1, COLL, comm_type=9)), r"group '': collective 0 is allreduce and barrier"),
     (lambda p: et(p[0], node(1, COLL), node(2, COLL)), r'different numbers of collectives: 1 to 2'),
     (lambda p: et(p[0], node(1, COLL, comm_size=8)), r'x\.0\.et: node 1: it has no number comm_type'),
@@ -273,12 +274,74 @@ def test_process_groups_have_their_own_ranks_and_order(tmp_path):
     (lambda p: et(p[0], node(1, SEND, comm_size=8)), r'x\.0\.et: node 1: it has no number comm_dst'),
     (lambda p: et(p[0], node(1, RECV, comm_src=1)), r'x\.0\.et: node 1: it has no number comm_size'),
     (lambda p: et(p[0], node(1, SEND, comm_size=8, comm_dst=1, comm_tag=1 << 40)),
-     r'comm_tag is 1099511627776; 0 to 1048575')])
+     r'comm_tag is 1099511627776; 0 to 1048575'),
+    (lambda p: p[1].write_bytes(b''), r'x\.1\.et: no Chakra trace, or damaged, at byte 0'),
+    (lambda p: p[1].write_bytes(varint(1 << 62) + bytes(99)), r'x\.1\.et: no Chakra trace, or damaged, at'),
+    (lambda p: et(p[0], node(1, COMP), node(1, COMP)), r'x\.0\.et: node 1: another node has this number'),
+    (lambda p: et(p[0], node(1, COMP, [2]), node(2, COMP, [3]), node(3, COMP, [1])),
+     r'x\.0\.et: node (\d): it depends on itself, by the nodes (\d) \d \d \1$'),
+    (lambda p: et(p[0], node(1, COMP, us=1 << 62)), r'x\.0\.et: node 1: duration_micros is 46116860184273'),
+    (lambda p: et(p[0], node(1, SEND, comm_size=-1, comm_dst=1)), r'node 1: comm_size is -1; 0 to 92233720'),
+    (lambda p: et(p[0], node(1, SEND, comm_size=8, comm_dst=3)), r'node 1: comm_dst is 3; 0 to 2 are possib'),
+    (lambda p: et(p[0], node(1, RECV, comm_size=8, comm_src=-1)), r'node 1: comm_src is -1; 0 to 2 are poss'),
+    (lambda p: et(p[0], node(1, COLL, comm_type=0, comm_size=-8)), r'x\.0\.et: node 1: comm_size is -8; 0 to'),
+    (lambda p: [et(x, node(1, COLL, comm_type=5, comm_size=8, comm_root=r)) for r, x in enumerate(p)],
+     r"^process group '': collective 0: comm_root is 0 and 1 and 2$"),
+    (lambda p: [et(x, node(1, COLL, comm_type=0, comm_size=1 << 62)) for x in p],
+     r'x\.0\.et: node 1: sluice: goal gen: ring-allreduce: so many bytes cannot be addressed$')])
 def test_a_wrong_chakra_trace_is_told(change, message, tmp_path):
     paths = ring(tmp_path, comm_type=0, comm_size=120)
     change(paths)
     with pytest.raises(goal.SluiceError, match=message):
         chakra.read(paths)
+
+
+def test_the_root_says_how_many_bytes_it_brings(tmp_path):
+    def program(size_of_others):
+        return chakra.read([et(tmp_path / str(r), node(1, COLL, comm_type=5, comm_root=1,
+                                                       comm_size=100 if r == 1 else size_of_others))
+                            for r in range(3)])
+    assert program(100).text() == program(1 << 40).text() == program(0).text()
+
+
+def test_the_arguments_of_a_chakra_trace_are_checked(tmp_path):
+    paths = ring(tmp_path, comm_type=0, comm_size=120)
+    with pytest.raises(ValueError, match='^expected a list of traces, one for each rank$'):
+        chakra.read(str(paths[0]))
+    with pytest.raises(ValueError, match='^no collective alreduce; there are allreduce, reduce, '):
+        chakra.read(paths, use={'alreduce': 'ring-allreduce'})
+
+
+def chakra_mutants(folder, count, seed):
+    """A program that is read can be simulated; a refusal names file or group in one line."""
+    paths, r, refused = ring(folder, comm_type=0, comm_size=120), random.Random(seed), 0
+    whole = [p.read_bytes() for p in paths]
+    for n in range(count):
+        bad, at = [bytearray(data) for data in whole], r.randrange(3)
+        numbers = [m.end() + 1 for m in re.finditer(rb'comm_(size|dst|src|tag|type)', bad[at])]
+        for _ in range(r.choice([1, 1, 1, 3])):
+            place = r.choice([r.randrange(len(bad[at])), *r.sample(numbers, 2)])
+            bad[at][place] = r.choice([0, 1, 8, 127, 128, 255, r.randrange(256)])
+        for path, data in zip(paths, bad):
+            path.write_bytes(data)
+        try:
+            program = chakra.read(paths)
+        except goal.SluiceError as error:
+            assert '\n' not in str(error) and re.search(r"x\.\d\.et: |process group '", str(error)), (n, error)
+            refused += 1
+        else:
+            assert isinstance(program.simulate().complete, bool), n
+    assert count // 20 < refused < count
+
+
+def test_mutants_of_chakra_traces_are_read_or_refused(tmp_path):
+    chakra_mutants(tmp_path, 300, 1)
+
+
+@pytest.mark.complete
+@pytest.mark.timeout(3600)
+def test_ten_thousand_mutants_of_chakra_traces(tmp_path):
+    chakra_mutants(tmp_path, 10000, 2)
 
 
 def test_damaged_chakra_traces_end_in_an_error_or_a_program(tmp_path):
