@@ -23,7 +23,8 @@ def path() -> str:
 def sluice(*args: object, stdin: str | None = None, allowed: tuple[int, ...] = (0,)) -> str:
     """Runs the command. Returns its standard output. Raises SluiceError for an exit status that is not
     allowed, with what it wrote to standard error."""
-    done = subprocess.run([path(), *map(str, args)], input=stdin, capture_output=True, text=True, check=False)
+    done = subprocess.run([path(), *map(str, args)], input=stdin, capture_output=True, check=False,
+                          encoding='utf-8', errors='backslashreplace')
     if done.returncode not in allowed:
         raise SluiceError(done.stderr.strip() or f'sluice {args[0]} ended with status {done.returncode}')
     return done.stdout

@@ -49,8 +49,9 @@ class Step:
 @dataclasses.dataclass(frozen=True)
 class Simulation:
     """A result of `sluice goal sim`. end_ns: [ranks] when each rank ended. path_ns: the critical path's
-    time by cause; path: its steps, first to last. complete: False when something is stuck. intervals: with
-    timeline only. json: all that the command printed."""
+    time by cause; path: its steps, first to last. complete: False when something is stuck; stuck: 20
+    operations, and how many more there are. intervals: with timeline only. json: all that the command
+    printed."""
     complete: bool
     total_ns: float
     end_ns: Floats
@@ -73,7 +74,8 @@ class Simulation:
                    messages=told['messages'], message_bytes=told['message_bytes'],
                    path_ns={PARTS[k]: path[f'{k}_ps'] / PS_PER_NS for k in PARTS if f'{k}_ps' in path},
                    path=steps[::-1],
-                   stuck=[f'rank {s["rank"]}: {s["operation"]}' for s in told['stuck']],
+                   stuck=[*(f'rank {s["rank"]}: {s["operation"]}' for s in told['stuck']),
+                          *([f'and {told["stuck_more"]} more'] if told['stuck_more'] else [])],
                    intervals=_intervals(timeline), json=told)
 
     def plot(self, ax: Axes | None = None) -> Axes:

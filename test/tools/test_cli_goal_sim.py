@@ -253,8 +253,11 @@ def test_a_message_that_nobody_receives_fails(text):
 
 def test_many_stuck_operations_are_counted(text):
     lines = '\n'.join(f'l{i}: recv 1b from 1 tag {i}' for i in range(50))
-    r = goal('sim', text(f'num_ranks 2\nrank 0 {{\n{lines}\n}}\nrank 1 {{\n}}\n'))
+    path = text(f'num_ranks 2\nrank 0 {{\n{lines}\n}}\nrank 1 {{\n}}\n')
+    r = goal('sim', path)
     assert r.stderr.count('no message came') == 20 and 'and 30 more' in r.stderr
+    j = json.loads(goal('sim', path, '--json').stdout)
+    assert len(j['stuck']) == 20 and j['stuck_more'] == 30
 
 
 @pytest.mark.parametrize('args, says', [

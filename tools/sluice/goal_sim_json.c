@@ -68,7 +68,7 @@ static void put_times(struct text_json *j, const struct goal_sim *g, const struc
 struct context {
 	struct text_json *j;
 	const struct goal_sim *g;
-	uint64_t remaining;
+	uint64_t remaining, more; /* what may be written; what was not */
 };
 
 static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
@@ -152,8 +152,10 @@ static void put_stuck(void *ctx, const struct sim_stuck *w)
 					     [SIM_STUCK_COUNTER] = "counter" };
 	struct context *c = ctx;
 
-	if (!c->remaining)
+	if (!c->remaining) {
+		c->more++;
 		return;
+	}
 	c->remaining--;
 	text_json_open(c->j, NULL, '{');
 	text_json_string(c->j, "kind", kinds[w->kind]);
@@ -175,7 +177,7 @@ static void put_list(struct text_json *j, const char *name, const struct sim_mat
 void goal_sim_json(const struct goal_sim *g)
 {
 	struct text_json j = { .out = stdout };
-	struct context c = { &j, g, GOAL_SIM_STUCK_MAX };
+	struct context c = { &j, g, GOAL_SIM_STUCK_MAX, 0 };
 	struct sim_stats s;
 
 	sim_get_stats(g->sim, &s);
@@ -209,6 +211,7 @@ void goal_sim_json(const struct goal_sim *g)
 	if (g->result)
 		sim_stuck(g->sim, put_stuck, &c);
 	text_json_close(&j, ']');
+	text_json_uint(&j, "stuck_more", c.more);
 	text_json_close(&j, '}');
 	putchar('\n');
 }
