@@ -407,9 +407,11 @@ static bool has_no_peer(const struct messages_record *r)
 		return r->peer < MESSAGES_ANY || r->peer == -1 || r->tag < 0;
 	case MESSAGES_ONE_SIDED:
 		return r->peer < 0 || r->count > 1;
+	case MESSAGES_IRECV: /* of any tag until it is complete, see put_nonblocking() */
 	case MESSAGES_DONE:
-	case MESSAGES_IRECV:
-		return r->peer < MESSAGES_ANY || (r->peer != -1 && r->tag < 0);
+		return r->peer < MESSAGES_ANY ||
+		       (r->peer != -1 && r->tag < 0 &&
+			(r->type == MESSAGES_DONE || !r->id || r->count));
 	default:
 		return false;
 	}

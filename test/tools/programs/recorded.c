@@ -59,7 +59,7 @@ static void stencil(void)
 	MPI_Request r[4];
 
 	for (int i = 0; i < 10; i++) {
-		MPI_Irecv(in, 4096, MPI_BYTE, left, 1, MPI_COMM_WORLD, &r[0]);
+		MPI_Irecv(in, 4096, MPI_BYTE, left, i % 2 ? 1 : MPI_ANY_TAG, MPI_COMM_WORLD, &r[0]);
 		MPI_Irecv(in + 8192, 4096, MPI_BYTE, right, 2, MPI_COMM_WORLD, &r[1]);
 		MPI_Isend(out, 4096, MPI_BYTE, left, 2, MPI_COMM_WORLD, &r[2]);
 		MPI_Isend(out, 4096, MPI_BYTE, right, 1, MPI_COMM_WORLD, &r[3]);
@@ -67,7 +67,7 @@ static void stencil(void)
 		MPI_Waitall(4, r, MPI_STATUSES_IGNORE);
 		count(sides, 4096);
 	}
-	MPI_Recv_init(in, 4096, MPI_BYTE, left, 1, MPI_COMM_WORLD, &r[0]);
+	MPI_Recv_init(in, 4096, MPI_BYTE, left, MPI_ANY_TAG, MPI_COMM_WORLD, &r[0]);
 	MPI_Recv_init(in + 8192, 4096, MPI_BYTE, right, 2, MPI_COMM_WORLD, &r[1]);
 	MPI_Send_init(out, 16, MPI_BYTE, left, 2, MPI_COMM_WORLD, &r[2]);
 	MPI_Ssend_init(out, 16, MPI_BYTE, right, 1, MPI_COMM_WORLD, &r[3]);
