@@ -307,9 +307,11 @@ def judge_trace(trial, r, name, content):
         (trial.folder / other).write_bytes(whole)
     (trial.folder / name).write_bytes(content)
     ranks = r.choice([[], [], ['--ranks', 8]])
+    (trial.folder / 'mutant').unlink(missing_ok=True)
     done = trial.run('trace', 'goal', *ranks, '-o', 'mutant', '.')
     if done.returncode:
         trial.expect('sluice: trace:' in done.stderr and len(done.stderr.splitlines()) == 1, done)
+        trial.expect(not (trial.folder / 'mutant').exists(), 'half a program')
         return False
     checked = trial.run('goal', 'check', '--json', 'mutant')
     report = json.loads(checked.stdout)[0]

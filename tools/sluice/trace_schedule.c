@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trace_data.h"
 #include "trace_schedule.h"
@@ -548,16 +550,13 @@ static void tell(const struct schedule_out *o, const char *path)
 		 o->sums.their_messages, o->sums.their_bytes);
 	if (o->sums.one_sided)
 		tool_say("trace: %" PRIu64 " one-sided operations are messages to another CPU of "
-			 "their targets",
-			 o->sums.one_sided);
+			 "their targets", o->sums.one_sided);
 	if (o->sums.lost)
 		tool_say("trace: %" PRIu64 " messages or collectives are missing; man sluice-trace "
-			 "says which",
-			 o->sums.lost);
+			 "says which", o->sums.lost);
 	if (o->sums.unknown)
 		tool_say("trace: what %" PRIu64 " calls of MPI_Waitany, MPI_Test and the like have "
-			 "completed is not in the trace: nothing waits for it",
-			 o->sums.unknown);
+			 "completed is not in the trace: nothing waits for it", o->sums.unknown);
 }
 
 int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
@@ -567,6 +566,7 @@ int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
 	struct schedule_out o = { .choices = choices, .names = messages_names_create() };
 	struct messages_file *files = NULL;
 	uint32_t ranks = 0;
+	struct stat st;
 	int ret = messages_open(folder, &files, &ranks);
 
 	if (ret == -ENOENT)
@@ -574,8 +574,7 @@ int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
 	o.ranks = extrapolate ? extrapolate : ranks;
 	if (!ret && (o.ranks % ranks || o.ranks > GOAL_RANKS_MAX)) {
 		tool_say("trace: %u ranks cannot be extrapolated from the %u of %s: take a "
-			 "multiple",
-			 extrapolate, ranks, folder);
+			 "multiple", extrapolate, ranks, folder);
 		messages_close(files, ranks);
 		ret = -EINVAL;
 	}
@@ -584,10 +583,12 @@ int trace_schedule(const char *folder, const char *path, uint32_t extrapolate,
 		ret = -EINVAL;
 	} else if (!ret) {
 		ret = put_ranks(&o, files, ranks);
-		if (ret && ret != -EINVAL && ret != -EIO)
-			tool_say("trace: cannot write %s: %s", path, strerror(-ret));
 		if (!is_stdout && fclose(o.file) && !ret)
 			ret = -errno;
+		if (ret && ret != -EINVAL && ret != -EIO)
+			tool_say("trace: cannot write %s: %s", path, strerror(-ret));
+		if (ret && !is_stdout && !stat(path, &st) && S_ISREG(st.st_mode))
+			unlink(path); /* half a program */
 		o.sums.unknown = files->text ? liballprof_unknown(files->text) : 0;
 		messages_close(files, ranks);
 	}
