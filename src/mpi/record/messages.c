@@ -216,6 +216,7 @@ void record_irecv(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_C
 		if (q) {
 			r.id = q->id = ++last_id;
 			q->comm = comm;
+			q->start = r;
 			put(&r);
 		}
 	}
@@ -358,19 +359,23 @@ void record_imrecv(void *message, MPI_Count count, MPI_Datatype type, const void
 
 /* ---- completion -------------------------------------------------------------------------- */
 
+/* An active receive goes on: it gets what it was posted for. */
 void record_freed(void **handles)
 {
-	struct record_request **at;
+	struct record_request **at, *q;
 	struct messages_record r = { .type = MESSAGES_CANCELLED, .peer = -1 };
 
 	if (!handles)
 		return;
 	record_lock();
 	at = record_request_find(handles[0]);
-	if (*at) {
-		r.id = (*at)->id;
-		if (r.id && (*at)->kind == RECORD_RECV)
+	q = *at;
+	if (q) {
+		r.id = q->id;
+		if (r.id && q->kind == RECORD_RECV && (q->start.peer < 0 || q->start.tag < 0)) {
+			record_lost();
 			put(&r);
+		}
 		request_remove(at);
 	}
 	record_unlock();
