@@ -248,7 +248,7 @@ int base_format_bytes(uint64_t bytes, char *buf, size_t cap);
 /* Writes a line like "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory"; at
  * most 20 lines a second, then a count. Context: any thread, not signal handlers; no allocation. */
 void base_log(enum base_log_level level, const char *folder, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+	__attribute__((cold, format(printf, 3, 4)));
 void base_log_set_rank(int rank); /* -1: unknown, lines carry no rank */
 int base_log_rank(void);
 

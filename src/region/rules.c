@@ -140,7 +140,7 @@ bool rules_is_static(uintptr_t start, uintptr_t end)
 	return q.found;
 }
 
-static size_t default_stack_bytes(void)
+__attribute__((noinline)) static size_t default_stack_bytes(void)
 {
 	static size_t bytes;
 	pthread_attr_t attr;

@@ -118,7 +118,7 @@ static void put_step(void *ctx, const struct sim_step *s)
 
 static void put_path(struct text_json *j, const struct goal_sim *g)
 {
-	struct context c = { j, g, g->o.path_steps };
+	struct context c = { .j = j, .g = g, .remaining = g->o.path_steps };
 	struct sim_path_sum sum;
 
 	sim_path(g->sim, NULL, NULL, &sum);
