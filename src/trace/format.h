@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 6u
+#define TRACE_VERSION 7u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
@@ -60,6 +60,7 @@ struct trace_header {
 	_Atomic uint64_t uncounted;     /* calls that are not in the totals either */
 	char program[256], host[64], made_by[32];
 	uint64_t cpu_us;                /* of all threads, from start to end; 0: unknown */
+	uint64_t cpu_wait_us;           /* the main thread was ready to run and had no CPU */
 	char endpoint[192];             /* who shares the address space, or why nobody; "": none */
 	struct trace_turns {
 		uint64_t switches, trips, handoffs, stays; /* os/endpoint.h */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Start and stop; records other than calls: copies, touches, ends, spans. */
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "os/endpoint.h"
+#include "os/os.h"
 #include "trace/private.h"
 
 bool trace_on;
 bool trace_ticks_are_ns = true;
-static uint64_t start_cpu_us;
+static uint64_t start_cpu_us, start_cpu_wait_us;
 
 static void after_fork_child(void) { trace_on = false; }
 
@@ -65,6 +67,17 @@ void turns_note(uint64_t now, bool is_last)
 
 /* ---- start and stop ---------------------------------------------------------------------- */
 
+/* Returns: for how long the main thread was ready to run and had no CPU; 0: not known. */
+static uint64_t cpu_wait_us(void)
+{
+	unsigned long long ns = 0;
+	char text[64];
+
+	if (os_procfile_read("/proc/self/schedstat", text, sizeof text) > 0)
+		sscanf(text, "%*u %llu", &ns);
+	return ns / 1000;
+}
+
 void trace_start(int world_rank)
 {
 	static bool was_started;
@@ -82,6 +95,7 @@ void trace_start(int world_rank)
 	file_header()->ticks_are_ns = trace_ticks_are_ns;
 	pthread_atfork(NULL, NULL, after_fork_child);
 	start_cpu_us = base_cpu_us();
+	start_cpu_wait_us = cpu_wait_us();
 	turns_start();
 	trace_on = true;
 }
@@ -94,6 +108,7 @@ void trace_stop(void)
 	trace_on = false;
 	file_read_clocks(&file_header()->end_ticks, &file_header()->end_ns);
 	file_header()->cpu_us = base_cpu_us() - start_cpu_us;
+	file_header()->cpu_wait_us = cpu_wait_us() - start_cpu_wait_us;
 	atomic_store_explicit(&file_header()->state, TRACE_ENDED, memory_order_release);
 }
 

@@ -32,9 +32,9 @@ static inline bool trace_is_on(void) { return base_unlikely(trace_on); }
 
 /* Opens the file in the folder SLUICE_TRACE, once, before the first collective. A failure is one
  * message, and nothing is traced. */
-void trace_start(int world_rank);
+__attribute__((cold)) void trace_start(int world_rank);
 /* Completes the file. No thread may be inside a traced call. */
-void trace_stop(void);
+__attribute__((cold)) void trace_stop(void);
 
 /* The time in records of calls, copies and requests. */
 uint64_t trace_ticks(void);

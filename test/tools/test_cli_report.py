@@ -4,6 +4,8 @@
 Run alone: ./dev check tools -k cli_report
 """
 import json
+import os
+import pathlib
 import re
 
 import pytest
@@ -93,6 +95,19 @@ def test_one_screen(host_run):
     assert re.match(r'traced: 2 ranks, [0-9.]+ m?s, [0-9.]+ m?s of CPU time\. Collectives take '
                     r'\d+\.\d % of the time: ', text[0])
     assert re.match(r'Sluice executed 0 of \d+ calls', text[1])
+
+
+@pytest.mark.skipif(not pathlib.Path('/proc/self/schedstat').exists(), reason='this kernel does not tell')
+def test_ranks_that_share_a_cpu_are_told(tmp_path):
+    mpi, cpu = need('mpich'), str(min(os.sched_getaffinity(0)))
+    done = mpi.launch(2, 'taskset', '-c', cpu, SLUICE, 'trace', '-o', tmp_path / 't',
+                      mpi.build(PROGRAMS / 'traced_late.c'), 'compute', sluice=False, timeout=100)
+    assert done.status == 0, done.explain()
+    told = report(tmp_path / 't')
+    assert told['cpu_wait_ns'] > 20 * 4e6 / 2, told  # while the other rank computed
+    assert re.match(r'for \d+ % of the time the ranks were ready to run and had no CPU: ',
+                    told['advice'][0]['text'])
+    assert ' waiting for a CPU' in (tmp_path / 't/summary.txt').read_text()
 
 
 def test_what_is_no_trace_is_told(tmp_path):

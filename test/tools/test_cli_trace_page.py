@@ -13,7 +13,7 @@ from support.paths import ROOT, SLUICE
 HEADER, CHUNK, RECORD = 131072, 65536, 64
 FORMAT = (ROOT / 'src/trace/format.h').read_text()
 PER_CHUNK = CHUNK // RECORD - 1
-VERSION = 6
+VERSION = 7
 
 
 pytestmark = pytest.mark.xdist_group('trace_page')  # one browser

@@ -39,6 +39,7 @@ struct report {
 	unsigned ranks;           /* processes without the worker */
 	uint64_t wall_ns;
 	uint64_t cpu_ns;          /* of all processes, the worker too; 0: not known of all */
+	uint64_t cpu_wait_ns;     /* ranks were ready to run and had no CPU */
 	uint64_t ns, waiting_ns, sluice_ns, calls, admitted, adopted, adopt_ns;
 	TRACE_ARRAY(struct report_group, groups); /* the longest time first */
 	/* calls that send, receive or wait for messages: their time, what of it copied, the copied

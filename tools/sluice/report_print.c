@@ -151,6 +151,16 @@ static void advise_adoption(const struct report *r, struct advice *out)
 		 bytes, (out->permille + 5) / 10);
 }
 
+static void advise_cpus(const struct report *r, struct advice *out)
+{
+	*out = (struct advice){ .permille = permille(r, r->cpu_wait_ns) };
+	snprintf(out->text, sizeof out->text,
+		 "for %" PRIu64 " %% of the time the ranks were ready to run and had no CPU: other "
+		 "programs use the CPUs, there are more ranks than CPUs, or several ranks are "
+		 "bound to one (see top, and taskset -cp PID)",
+		 (out->permille + 5) / 10);
+}
+
 /* Returns: whether there is something to say about messages. */
 static bool advise_messages(const struct report *r, struct advice *out)
 {
@@ -181,6 +191,8 @@ static size_t find_advice(struct report *r, struct advice out[ADVICES])
 {
 	size_t n = 0;
 
+	if (permille(r, r->cpu_wait_ns) >= WORTH_PERMILLE)
+		advise_cpus(r, &out[n++]);
 	for (size_t i = 0; i < r->groups_count && n < ADVICES - 2; i++)
 		n += advise(r, &r->groups[i], &out[n]);
 	n += advise_messages(r, &out[n]);
@@ -323,6 +335,7 @@ void report_print_json(struct report *r, FILE *out)
 	text_json_uint(&j, "ranks", r->ranks);
 	text_json_uint(&j, "wall_ns", r->wall_ns);
 	text_json_uint(&j, "cpu_ns", r->cpu_ns);
+	text_json_uint(&j, "cpu_wait_ns", r->cpu_wait_ns);
 	text_json_uint(&j, "collectives_ns", r->ns);
 	text_json_uint(&j, "waiting_ns", r->waiting_ns);
 	text_json_uint(&j, "sluice_ns", r->sluice_ns);

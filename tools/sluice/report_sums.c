@@ -183,6 +183,7 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 		if (trace_is_worker(p->header))
 			continue;
 		out->ranks++;
+		out->cpu_wait_ns += p->header->cpu_wait_us * 1000;
 		out->wall_ns = base_max_u64(out->wall_ns, p->end_ns - d->start_ns);
 	}
 	for (size_t i = 0; i < d->calls_count; i++) /* of ranks that were killed, too */

@@ -283,6 +283,9 @@ static void print_process(FILE *out, const struct trace_process *p)
 	trace_format_ns(h->cpu_us * 1000, cpu, sizeof cpu);
 	if (h->cpu_us)
 		fprintf(out, ", %s of CPU time", cpu);
+	trace_format_ns(h->cpu_wait_us * 1000, cpu, sizeof cpu);
+	if (h->cpu_wait_us)
+		fprintf(out, ", %s waiting for a CPU", cpu);
 	if (*p->engine)
 		fprintf(out, ", engine %s", p->engine);
 	if (*p->guard)
