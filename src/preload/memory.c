@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -490,9 +489,11 @@ struct locking { unsigned how; bool failed; };
 static bool lock_one(const struct os_vma *v, void *arg)
 {
 	struct locking *l = arg;
+	const void *start = (const void *)v->start;
+	size_t bytes = v->end - v->start;
 
 	if (region_is_arena_mapping(v) || v->is_special ||
-	    !syscall(SYS_mlock2, v->start, v->end - v->start, l->how))
+	    !(l->how ? NEXT(mlock2)(start, bytes, l->how) : NEXT(mlock)(start, bytes)))
 		return true;
 	/* memory that cannot be locked at all (a device's) is no failure */
 	l->failed = errno != EINVAL && (v->read || v->write);
