@@ -10,6 +10,17 @@
 static char *const quiet[] = { "SLUICE_LOG=none", NULL };
 static struct plan plan; /* large: not on the stack */
 
+/* Opens a schedule that sends the buffer to rank 0. */
+static struct sched_inst *open_send(struct sched_group *g, void *buffer, uint64_t bytes)
+{
+	plan_init(&plan);
+	goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, bytes);
+	plan.buffers[0] = buffer;
+	plan.bytes[0] = bytes;
+	plan.count = 1;
+	return plan_open(&plan, g);
+}
+
 /* ---- schedules --------------------------------------------------------------------------- */
 
 enum word {
@@ -68,13 +79,7 @@ static void map_spoilt(struct ranks *r)
 	static char buf[64];
 
 	if (r->rank) {
-		plan_init(&plan);
-		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, sizeof buf);
-		plan.buffers[0] = buf;
-		plan.bytes[0] = sizeof buf;
-		plan.count = 1;
-		s = plan_open(&plan, g);
-		r->words[0] = s->slot;
+		r->words[0] = open_send(g, buf, sizeof buf)->slot;
 		ranks_barrier(r);
 		ranks_barrier(r);
 		_exit(0);
@@ -122,12 +127,7 @@ static void map_elsewhere(struct ranks *r)
 	struct sched_inst *s;
 
 	if (r->rank) {
-		plan_init(&plan);
-		goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, 64);
-		plan.buffers[0] = sched_alloc(g, 64);
-		plan.bytes[0] = 64;
-		plan.count = 1;
-		r->words[0] = plan_open(&plan, g)->slot;
+		r->words[0] = open_send(g, sched_alloc(g, 64), 64)->slot;
 		ranks_barrier(r);
 		ranks_barrier(r);
 		_exit(0);
@@ -254,16 +254,6 @@ UNIT_TEST(a_message_from_no_rank_of_the_group_goes_back_to_nobody)
 
 static char bytes[64];
 
-static struct sched_inst *own_schedule(struct sched_group *g)
-{
-	plan_init(&plan);
-	goal_send(&plan.build, 0, 0, 0, GOAL_USER, 0, sizeof bytes);
-	plan.buffers[0] = bytes;
-	plan.bytes[0] = sizeof bytes;
-	plan.count = 1;
-	return plan_open(&plan, g);
-}
-
 /* Executes work whose source is another. */
 static int do_with(struct sched_group *g, struct sched_work w, struct sched_end src)
 {
@@ -274,7 +264,7 @@ static int do_with(struct sched_group *g, struct sched_work w, struct sched_end 
 static void spoilt_work(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
-	struct sched_inst *s = own_schedule(g);
+	struct sched_inst *s = open_send(g, bytes, sizeof bytes);
 	struct sched_end end = { .rank = 0, .slot = s->slot, .mem = GOAL_USER }, bad = end;
 	struct sched_work w = { .bytes = 16, .units = 1, .type = GOAL_RECV, .dst = end };
 
@@ -310,7 +300,7 @@ static void spoilt_ranks(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
 	struct sched_state *st = g->drivers[0].st;
-	struct sched_inst *s = own_schedule(g);
+	struct sched_inst *s = open_send(g, bytes, sizeof bytes);
 	struct sched_job *j = &st->job[0];
 	struct sched_end end = { .rank = 0, .slot = s->slot, .mem = GOAL_USER };
 
@@ -340,7 +330,7 @@ UNIT_TEST(a_job_is_executed_for_the_ranks_that_were_checked)
 static void spoilt_failure(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
-	struct sched_inst *s = own_schedule(g);
+	struct sched_inst *s = open_send(g, bytes, sizeof bytes);
 
 	s->body->error = -EOWNERDEAD;
 	s->body->error_rank = 1 << 30;
