@@ -22,7 +22,7 @@ STACK_MARKS = 'leaves a handler by setcontext, of which ASan hears nothing: mark
 MAPPINGS = 'counts mappings, among which are those of the sanitizer'
 LOCKS = 'is about errors of mlockall(), in whose place the sanitizer does nothing'
 EXCEPT = {
-    'mlockall_on_fault_locks_what_is_there_and_populates_nothing': LOCKS,
+    'mlockall_refuses_flags_as_ever': LOCKS,
     'memory_freed_while_nothing_can_be_mapped_is_usable': ALLOCATOR,
     'freed_memory_is_anonymous_again': ALLOCATOR,
     'every_kind_of_block_is_given_back_by_free': ALLOCATOR,
