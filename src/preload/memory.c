@@ -375,7 +375,7 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 		if (region_is_private_memory(start, end))
 			p = move_mappings(addr, old_bytes, bytes, flags, to);
 		else
-			errno = EFAULT; /* the questions have changed it */
+			errno = EFAULT; /* region_is_private_memory() may have changed it */
 	}
 	unmap_end(&l, p != MAP_FAILED && p != addr);
 	return p;

@@ -153,9 +153,9 @@ __attribute__((noinline)) static size_t default_stack_bytes(void)
 }
 
 /*
- * The stacks of other threads have no name in the maps; the caller's own is known exactly. The
- * caller may be a coroutine on a stack of the heap, whose frames lie above the stack pointer: no
- * signal could be delivered on a closed stack.
+ * The stacks of other threads have no name in the maps; the caller's own is known exactly, the main
+ * thread's by its name. The caller may be a coroutine on a stack of the heap, whose frames lie
+ * above the stack pointer: no signal could be delivered on a closed stack.
  */
 static bool is_own_stack(uintptr_t start, uintptr_t end)
 {
