@@ -97,7 +97,7 @@ struct abi {
 	int graph, cart, dist_graph;
 	int err_count, err_truncate, err_other, err_in_status, err_no_mem;
 	int err_cancel; /* result of canceling a collective */
-	int combiner_named, combiner_dup, combiner_contiguous, combiner_resized;
+	int combiner_dup, combiner_contiguous, combiner_resized;
 	int combiner_vector, combiner_hvector, combiner_struct, combiner_subarray;
 	int combiner_indexed, combiner_hindexed, combiner_indexed_block, combiner_hindexed_block;
 	int combiner_darray, order_c, distribute_none, distribute_cyclic, distribute_dflt_darg;

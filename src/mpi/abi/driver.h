@@ -39,7 +39,6 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.err_in_status = ABI_ERR_IN_STATUS,
 		.err_no_mem = ABI_ERR_NO_MEM,
 		.err_cancel = ABI_ERR_CANCEL,
-		.combiner_named = ABI_COMBINER_NAMED,
 		.combiner_dup = ABI_COMBINER_DUP,
 		.combiner_contiguous = ABI_COMBINER_CONTIGUOUS,
 		.combiner_resized = ABI_COMBINER_RESIZED,

@@ -83,6 +83,8 @@ static int contents_get(MPI_Datatype datatype, struct contents *c)
 	return rc ? -EIO : 0;
 }
 
+/* Predefined datatypes, those of MPI_Type_create_f90_real and the like too, are made of no other,
+ * and Open MPI ends a program that frees one. */
 static void contents_put(struct contents *c)
 {
 	struct contents old;
@@ -90,7 +92,7 @@ static void contents_put(struct contents *c)
 	for (int i = 0; i < c->type_count; i++) {
 		MPI_Datatype type = abi_handle_get(c->types, i);
 
-		if (!envelope_get(type, &old) && old.combiner != abi.combiner_named)
+		if (!envelope_get(type, &old) && old.type_count)
 			host.Type_free(&type);
 	}
 	free(c->counts);

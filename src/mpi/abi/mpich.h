@@ -55,7 +55,6 @@ typedef void MPI_Status;
 #define ABI_ERR_NO_MEM   34
 #define ABI_ERR_CANCEL   16 /* result of canceling a collective: MPI_ERR_INTERN */
 
-#define ABI_COMBINER_NAMED      1
 #define ABI_COMBINER_DUP        2
 #define ABI_COMBINER_CONTIGUOUS 3
 #define ABI_COMBINER_RESIZED    18

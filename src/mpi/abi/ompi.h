@@ -73,7 +73,6 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_ERR_NO_MEM   39
 #define ABI_ERR_CANCEL   7 /* result of canceling a collective: MPI_ERR_REQUEST */
 
-#define ABI_COMBINER_NAMED      0
 #define ABI_COMBINER_DUP        1
 #define ABI_COMBINER_CONTIGUOUS 2
 #define ABI_COMBINER_RESIZED    17

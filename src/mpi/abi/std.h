@@ -55,7 +55,6 @@ typedef void MPI_Status;
 #define ABI_ERR_NO_MEM   39
 #define ABI_ERR_CANCEL   17 /* result of canceling a collective: MPI_ERR_INTERN, as in MPICH */
 
-#define ABI_COMBINER_NAMED      101
 #define ABI_COMBINER_DUP        102
 #define ABI_COMBINER_CONTIGUOUS 103
 #define ABI_COMBINER_RESIZED    116

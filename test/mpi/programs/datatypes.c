@@ -342,6 +342,39 @@ BEHAVIOUR(pairs_with_a_gap_inside, 2)
 	free(buf);
 }
 
+/* Predefined datatypes that have no name, as Fortran's selected_real_kind() asks for: nobody may
+ * free them, and each request for one gives the same one. */
+BEHAVIOUR(members_of_a_chosen_precision, 2)
+{
+	enum { COUNT = 20000 };
+	struct { double d; int i; float z[2]; } *buf = check_alloc(COUNT * sizeof(*buf));
+	int lengths[3] = { 1, 1, 1 };
+	MPI_Aint at[3] = { 0, 8, 12 };
+	MPI_Datatype members[3], inner, t;
+
+	for (int again = 0; again < 3; again++) {
+		MPI_Type_create_f90_real(15, 300, &members[0]);
+		MPI_Type_create_f90_integer(9, &members[1]);
+		MPI_Type_create_f90_complex(6, 30, &members[2]);
+		MPI_Type_create_struct(3, lengths, at, members, &inner);
+		MPI_Type_create_resized(inner, 0, sizeof(*buf), &t);
+		MPI_Type_free(&inner);
+		MPI_Type_commit(&t);
+		memset(buf, 0, COUNT * sizeof(*buf));
+		for (int k = 0; rank == 1 && k < COUNT; k++) {
+			buf[k].d = k + again;
+			buf[k].i = -k;
+			buf[k].z[1] = again;
+		}
+		EXPECT(MPI_Bcast(buf, COUNT, t, 1, MPI_COMM_WORLD) == MPI_SUCCESS);
+		for (int k = 0; k < COUNT; k++)
+			EXPECT(buf[k].d == k + again && buf[k].i == -k && buf[k].z[1] == again);
+		MPI_Type_free(&t);
+		EXPECT(MPI_Bcast(buf, COUNT, members[0], 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+	}
+	free(buf);
+}
+
 /* ---- distributed arrays ------------------------------------------------------------------ */
 
 enum { DIMS = 3, GRID = 2 /* processes in each dimension */ };
