@@ -2,18 +2,15 @@
 """The timeline of sluice trace in a real browser: it draws the events of trace.json, also a million; it is
 readable on large and small screens, light and dark."""
 import json
-import struct
 import subprocess
 
 import pytest
 
 from support import browser as browsers
 from support.paths import ROOT, SLUICE
+from trace_file import VERSION, write_process
 
-HEADER, CHUNK, RECORD = 131072, 65536, 64
 FORMAT = (ROOT / 'src/trace/format.h').read_text()
-PER_CHUNK = CHUNK // RECORD - 1
-VERSION = 7
 
 
 pytestmark = pytest.mark.xdist_group('trace_page')  # one browser
@@ -27,37 +24,9 @@ def browser():
         yield it
 
 
-def write_process(path, rank, calls):
-    """Writes the file of a process that ended normally, by src/trace/format.h. calls: (begin, end, bytes,
-    outcome)"""
-    chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
-    head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', VERSION, HEADER, chunks, chunks, rank,
-                     1000 + rank, 1, 1, 0,
-                     2, 0, 0, 0)
-    # first, start and end, in ticks (1 ns each) and by the clock; then the time of day
-    struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)
-    struct.pack_into('<256s64s32s', head, 136, b'/home/user/application', b'node', b'sluice')
-    sites = 4096 + 64 * 256
-    struct.pack_into('<QQHHI', head, sites + 24 * 1, 1, 0x1234, 0, 1, 0)
-    texts = sites + 1024 * 24
-    for index, text in enumerate((b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>'), 1):
-        struct.pack_into('<QI116s', head, texts + 128 * index, index, 1, text)
-    with open(path, 'wb') as out:
-        out.write(head)
-        for number in range(chunks):
-            part = calls[number * PER_CHUNK:(number + 1) * PER_CHUNK]
-            body = b''.join(struct.pack('<QQQQIIIHHHBBBBHBBHHH', begin, end, size, 0, number, 0, 0, 1, 0, 0,
-                                        2, 2,
-                                        outcome | 1 << 3, 0, 0, 0, 1, rank, 2, 0) for begin, end, size,
-                            outcome in part)
-            chunk = struct.pack('<IIIIQQ16s16x', 1, 1000 + rank, number + 1, 0, 10, 10, b'application') + body
-            out.write(chunk.ljust(CHUNK, b'\0'))
-
-
 def make(folder, calls_of_rank):
     for rank, calls in enumerate(calls_of_rank):
-        write_process(folder / f'rank-{rank}.{1000 + rank}.sluice', rank, calls)
+        write_process(folder, rank, calls)
     done = subprocess.run([SLUICE, 'trace', 'report', folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / 'timeline.html'
@@ -196,7 +165,7 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 
 def test_the_layout_of_the_file_is_that_of_the_header():
-    """The layout that write_process() assumes is the header's."""
+    """The layout that trace_file.py assumes is the header's."""
     for line in (f'#define TRACE_VERSION {VERSION}u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

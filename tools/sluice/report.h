@@ -37,10 +37,13 @@ struct report_group {
 struct report {
 	const struct trace_data *data;
 	unsigned ranks;           /* processes without the worker */
+	unsigned unfinished;      /* of them, that ended without MPI_Finalize */
 	uint64_t wall_ns;
+	uint64_t ranks_ns, threads_ns; /* of all ranks, and of their threads that call MPI */
 	uint64_t cpu_ns;          /* of all processes, the worker too; 0: not known of all */
 	uint64_t cpu_wait_ns;     /* ranks were ready to run and had no CPU */
 	uint64_t ns, waiting_ns, sluice_ns, calls, admitted, adopted, adopt_ns;
+	uint64_t lost;            /* of the calls: their records were overwritten */
 	TRACE_ARRAY(struct report_group, groups); /* the longest time first */
 	/* calls that send, receive or wait for messages: their time, what of it copied, the copied
 	 * bytes, and those from mapped memory */

@@ -22,12 +22,15 @@ struct advice {
 	char text[768], set[64]; /* set: "SLUICE_COLL=vector:on"; "": nothing to set */
 };
 
-/* Returns: the share of all ranks' time, in thousandths. */
+static uint64_t permille_of(uint64_t ns, uint64_t all)
+{
+	return all ? (uint64_t)((double)ns * 1000 / (double)all + 0.5) : 0;
+}
+
+/* Returns: the share of the time of all threads that call MPI, in thousandths. */
 static uint64_t permille(const struct report *r, uint64_t ns)
 {
-	uint64_t all = r->ranks * r->wall_ns;
-
-	return all ? (uint64_t)((double)ns * 1000 / (double)all + 0.5) : 0;
+	return permille_of(ns, r->threads_ns);
 }
 
 static const char *program_name(const struct report *r)
@@ -153,7 +156,7 @@ static void advise_adoption(const struct report *r, struct advice *out)
 
 static void advise_cpus(const struct report *r, struct advice *out)
 {
-	*out = (struct advice){ .permille = permille(r, r->cpu_wait_ns) };
+	*out = (struct advice){ .permille = permille_of(r->cpu_wait_ns, r->ranks_ns) };
 	snprintf(out->text, sizeof out->text,
 		 "for %" PRIu64 " %% of the time the ranks were ready to run and had no CPU: other "
 		 "programs use the CPUs, there are more ranks than CPUs, or several ranks are "
@@ -191,7 +194,7 @@ static size_t find_advice(struct report *r, struct advice out[ADVICES])
 {
 	size_t n = 0;
 
-	if (permille(r, r->cpu_wait_ns) >= WORTH_PERMILLE)
+	if (permille_of(r->cpu_wait_ns, r->ranks_ns) >= WORTH_PERMILLE)
 		advise_cpus(r, &out[n++]);
 	for (size_t i = 0; i < r->groups_count && n < ADVICES - 2; i++)
 		n += advise(r, &r->groups[i], &out[n]);
@@ -281,8 +284,17 @@ void report_print(struct report *r, FILE *out)
 	fprintf(out, "%u.%u %% waiting for other ranks, the rest moving and computing.\n",
 		waiting / 10, waiting % 10);
 	fprintf(out,
-		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n\n",
+		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n",
 		r->admitted, r->calls, percent_of(r->sluice_ns, r->ns));
+	if (r->unfinished)
+		fprintf(out, "%u %s ended without MPI_Finalize: these are the calls until then.\n",
+			r->unfinished, r->unfinished == 1 ? "rank" : "ranks");
+	if (r->lost)
+		fprintf(out,
+			"The files had no room for the records of %" PRIu64 " calls (sluice trace "
+			"--limit): the lines are estimates.\n",
+			r->lost);
+	fputc('\n', out);
 	print_messages(r, out);
 	fprintf(out, "%6s %8s %9s %10s %8s %9s %9s %9s  %s\n", "of run", "waiting", "calls",
 		"bytes each", "Sluice's", "a call", "host's", "gained", "collective");
@@ -333,7 +345,9 @@ void report_print_json(struct report *r, FILE *out)
 	text_json_open(&j, NULL, '{');
 	text_json_string(&j, "program", r->data->processes[0].header->program);
 	text_json_uint(&j, "ranks", r->ranks);
+	text_json_uint(&j, "unfinished", r->unfinished);
 	text_json_uint(&j, "wall_ns", r->wall_ns);
+	text_json_uint(&j, "threads_ns", r->threads_ns);
 	text_json_uint(&j, "cpu_ns", r->cpu_ns);
 	text_json_uint(&j, "cpu_wait_ns", r->cpu_wait_ns);
 	text_json_uint(&j, "collectives_ns", r->ns);
@@ -341,6 +355,7 @@ void report_print_json(struct report *r, FILE *out)
 	text_json_uint(&j, "sluice_ns", r->sluice_ns);
 	text_json_uint(&j, "calls", r->calls);
 	text_json_uint(&j, "admitted", r->admitted);
+	text_json_uint(&j, "lost", r->lost);
 	text_json_uint(&j, "adopted", r->adopted);
 	text_json_uint(&j, "adopt_ns", r->adopt_ns);
 	text_json_open(&j, "messages", '{');

@@ -80,9 +80,10 @@ static void add_time(struct report_group *g, bool is_host, uint64_t ns)
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
-struct known { uint64_t ns, late_ns; };
+/* Recorded calls of a place; short calls are not among them. */
+struct known { uint64_t calls, bytes, admitted, ns, late_ns; };
 
-/* Adds the recorded calls. known: their time, and the waiting in it, by place. */
+/* Adds the recorded calls. known: their sums by place. */
 static void add_calls(struct report *r, const struct trace_data *d, struct known *known)
 {
 	for (size_t i = 0; i < d->calls_count; i++) {
@@ -92,6 +93,13 @@ static void add_calls(struct report *r, const struct trace_data *d, struct known
 		uint64_t ns = trace_duration(d, c);
 		struct report_group *g;
 
+		if (c->outcome == TRACE_SMALL)
+			continue;
+		known[c->place].calls++;
+		known[c->place].bytes += c->bytes;
+		known[c->place].admitted += !is_host;
+		known[c->place].ns += c->end_ns - c->begin_ns;
+		known[c->place].late_ns += c->late_ns;
 		if (!is_counted(c))
 			continue;
 		g = group_of(r, p, class_of(c->bytes));
@@ -100,8 +108,6 @@ static void add_calls(struct report *r, const struct trace_data *d, struct known
 		g->bytes += c->bytes;
 		g->ns += ns;
 		g->waiting_ns += c->late_ns;
-		known[c->place].ns += c->end_ns - c->begin_ns;
-		known[c->place].late_ns += c->late_ns;
 		if (is_host)
 			add_reason(g, trace_text_of(&d->processes[c->process], c->why), ns);
 		else
@@ -112,19 +118,60 @@ static void add_calls(struct report *r, const struct trace_data *d, struct known
 	}
 }
 
-/* Adds what the totals have beyond the records: the small calls. */
+/* Adds calls whose records were overwritten, by the exact sums of their place: as if each had their
+ * mean bytes, and shares of waiting and of Sluice's calls as those that are left. */
+static void add_lost(struct report *r, const struct trace_place *p, const struct known *k,
+		     uint64_t calls, uint64_t ns)
+{
+	uint64_t bytes = p->totals.bytes - p->totals.small_bytes;
+	uint64_t admitted = p->totals.admitted;
+	struct report_group *g;
+
+	bytes -= base_min_u64(bytes, k->bytes);
+	admitted -= base_min_u64(admitted, k->admitted);
+	admitted = base_min_u64(admitted, calls);
+	g = group_of(r, p, class_of(bytes / calls));
+	g->calls += calls;
+	g->admitted += admitted;
+	g->bytes += bytes;
+	g->ns += ns;
+	g->waiting_ns += k->ns ? (uint64_t)((double)k->late_ns / (double)k->ns * (double)ns) : 0;
+	r->sluice_ns += (uint64_t)((double)ns * (double)admitted / (double)calls);
+	r->lost += calls;
+	add_place(g, p, p->in_call_ns);
+}
+
+/* Returns: of `ns` that the recorded calls of a place leave, the time of the lost ones. */
+static uint64_t lost_ns(const struct trace_place *p, const struct known *k, uint64_t calls,
+			uint64_t ns)
+{
+	uint64_t small = base_min_u64(ns, p->sampled_ns);
+	double each = k->calls ? (double)k->ns / (double)k->calls : 0;
+
+	if (!calls || !p->totals.small_calls)
+		return calls ? ns : 0;
+	return k->calls ? base_min_u64(ns, (uint64_t)(each * (double)calls)) : ns - small;
+}
+
+/* Adds what the totals have beyond the records: small calls, and those whose records were
+ * overwritten. */
 static void add_small(struct report *r, const struct trace_data *d, const struct known *known)
 {
 	for (size_t i = 0; i < d->places_count; i++) {
 		const struct trace_place *p = &d->places[i];
-		uint64_t ns = p->in_call_ns + p->sampled_ns;
+		uint64_t ns = p->in_call_ns + p->sampled_ns, lost = p->totals.calls, of_lost;
 		struct report_group *g;
 
 		r->adopted += p->adopted;
 		r->adopt_ns += p->adopt_ns;
+		ns -= base_min_u64(ns, known[i].ns);
+		lost -= base_min_u64(lost, p->totals.small_calls + known[i].calls);
+		of_lost = lost_ns(p, &known[i], lost, ns);
+		if (lost)
+			add_lost(r, p, &known[i], lost, of_lost);
 		if (!p->totals.small_calls)
 			continue;
-		ns -= base_min_u64(ns, known[i].ns);
+		ns -= of_lost;
 		g = group_of(r, p, REPORT_SMALL);
 		g->calls += p->totals.small_calls;
 		g->bytes += p->totals.small_bytes;
@@ -184,10 +231,11 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 			continue;
 		out->ranks++;
 		out->cpu_wait_ns += p->header->cpu_wait_us * 1000;
-		out->wall_ns = base_max_u64(out->wall_ns, p->end_ns - d->start_ns);
+		out->wall_ns = base_max_u64(out->wall_ns, p->end_ns);
+		out->ranks_ns += p->end_ns - p->begin_ns;
+		out->threads_ns += p->threads_ns;
+		out->unfinished += p->header->state != TRACE_ENDED;
 	}
-	for (size_t i = 0; i < d->calls_count; i++) /* of ranks that were killed, too */
-		out->wall_ns = base_max_u64(out->wall_ns, d->calls[i].end_ns);
 	if (!is_cpu_known)
 		out->cpu_ns = 0;
 	add_calls(out, d, known);
@@ -204,7 +252,8 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 		out->calls += g->calls;
 		out->admitted += g->admitted;
 	}
-	qsort(out->groups, out->groups_count, sizeof *out->groups, by_time);
+	if (out->groups_count)
+		qsort(out->groups, out->groups_count, sizeof *out->groups, by_time);
 }
 
 static int by_value(const void *a, const void *b)

@@ -3,6 +3,7 @@
  * trace_data: the data of `sluice trace report`.
  *
  *   trace_read.c       trace files -> struct trace_process (calls, copies, ends, touches)
+ *   trace_times.c      their clocks, and for how long they lived
  *   trace_places.c     their sites -> places in the program
  *   trace_join.c       relations across processes: who moved whose bytes, what early return saved
  *   trace_late.c       what ranks waited for those that came later
@@ -15,7 +16,7 @@
  *   trace_html.c       the timeline: a page that contains the events
  *
  * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, common to all processes of
- * a machine). Memory is held until the program ends.
+ * a machine; between machines by the time of day). Memory is held until the program ends.
  */
 #ifndef SLUICE_TOOL_TRACE_DATA_H
 #define SLUICE_TOOL_TRACE_DATA_H
@@ -118,7 +119,9 @@ struct trace_process {
 	uint64_t bytes;
 	uint32_t chunks;         /* in the file */
 	uint64_t records;
-	uint64_t end_ns;         /* the last known moment */
+	uint64_t shift_ns;       /* to be added to its CLOCK_MONOTONIC, modulo 2^64 */
+	uint64_t begin_ns, end_ns; /* the first and the last known moment */
+	uint64_t threads_ns;     /* of its threads that call MPI; at least end_ns - begin_ns */
 	double ns_per_tick;
 	char engine[TRACE_TEXT_BYTES], guard[TRACE_TEXT_BYTES];
 	uint32_t *place_of_site; /* indexes in `places`; with TRACE_OF_MESSAGES in `messages` */
@@ -126,7 +129,7 @@ struct trace_process {
 
 #define TRACE_ARRAY(type, name) type *name; size_t name##_count, name##_cap
 struct trace_data {
-	uint64_t start_ns;       /* CLOCK_MONOTONIC at time 0 */
+	uint64_t start_ns;       /* CLOCK_MONOTONIC of processes[0]'s machine at time 0 */
 	uint64_t start_realtime_ns;
 	TRACE_ARRAY(struct trace_process, processes);
 	TRACE_ARRAY(struct trace_place, places);   /* that call collectives */
@@ -145,6 +148,21 @@ void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
 	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap,        \
 					  sizeof *(d)->name))
 void *trace_alloc(size_t bytes); /* zeroed; never NULL */
+
+/* trace_times.c. Clocks of a damaged file may name any time: longer ones than 31 years are cut. */
+#define TRACE_NS_MOST UINT64_C(1000000000000000000)
+/* Finds time 0, once all processes are there, and how their clocks relate. */
+void trace_find_start(struct trace_data *d);
+uint64_t trace_since_start(const struct trace_data *d, const struct trace_process *p, uint64_t ns);
+uint64_t trace_ns_of(const struct trace_data *d, const struct trace_process *p, uint64_t ticks);
+/* Finds begin, end and threads_ns of a process whose calls are those from first_call on. */
+void trace_find_end(const struct trace_data *d, struct trace_process *p, size_t first_call);
+
+static inline const struct trace_chunk *trace_chunk_at(const struct trace_process *p, uint32_t i)
+{
+	return (const struct trace_chunk *)(p->base + TRACE_HEADER_BYTES +
+					    (uint64_t)i * TRACE_CHUNK_BYTES);
+}
 
 /* trace_places.c: makes the places of a process's sites. */
 void trace_places_read(struct trace_data *d, struct trace_process *p);

@@ -46,12 +46,6 @@ void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes)
 
 /* ---- one file ---------------------------------------------------------------------------- */
 
-static const struct trace_chunk *chunk_at(const struct trace_process *p, uint32_t i)
-{
-	return (const struct trace_chunk *)(p->base + TRACE_HEADER_BYTES +
-					    (uint64_t)i * TRACE_CHUNK_BYTES);
-}
-
 const char *trace_text_of(const struct trace_process *p, uint16_t text)
 {
 	const struct trace_text *t = (const struct trace_text *)(p->base + TRACE_TEXTS_AT) + text;
@@ -69,6 +63,11 @@ static const char *why_not(const struct trace_header *h, uint64_t bytes)
 		return "is no trace, or its process died while it created the file";
 	if (h->version != TRACE_VERSION || h->header_bytes != TRACE_HEADER_BYTES)
 		return "was written by another version of Sluice";
+	if (h->first_ns > TRACE_NS_MOST || h->start_ns > TRACE_NS_MOST ||
+	    h->start_realtime_ns > 4 * TRACE_NS_MOST)
+		return "is damaged: its clocks are wrong";
+	if (h->program[sizeof h->program - 1] || h->host[sizeof h->host - 1])
+		return "is damaged: its names have no end";
 	return NULL;
 }
 
@@ -108,52 +107,13 @@ static int map_file(const char *path, struct trace_process *out)
 const char *trace_thread_name(const struct trace_process *p, uint32_t thread)
 {
 	for (uint32_t i = 0; i < p->chunks; i++) {
-		const struct trace_chunk *c = chunk_at(p, i);
+		const struct trace_chunk *c = trace_chunk_at(p, i);
 
 		if (c->kind != TRACE_CHUNK_FREE && c->thread == thread &&
 		    !c->name[sizeof c->name - 1])
 			return c->name;
 	}
 	return "thread";
-}
-
-/* ---- time -------------------------------------------------------------------------------- */
-
-/* Fits a line through the first and the last moment known by both clocks. */
-static void find_rate(struct trace_process *p)
-{
-	const struct trace_header *h = p->header;
-	uint64_t ticks = h->start_ticks, ns = h->start_ns;
-
-	for (uint32_t i = 0; i < p->chunks; i++) {
-		const struct trace_chunk *c = chunk_at(p, i);
-
-		if (c->kind != TRACE_CHUNK_FREE && c->ticks > ticks && c->ns > ns) {
-			ticks = c->ticks;
-			ns = c->ns;
-		}
-	}
-	if (h->state == TRACE_ENDED && h->end_ticks > ticks && h->end_ns > ns) {
-		ticks = h->end_ticks;
-		ns = h->end_ns;
-	}
-	p->ns_per_tick = 1;
-	if (!h->ticks_are_ns && ticks > h->first_ticks && ns > h->first_ns)
-		p->ns_per_tick = (double)(ns - h->first_ns) / (double)(ticks - h->first_ticks);
-	p->end_ns = ns;
-}
-
-static uint64_t ns_of(const struct trace_data *d, const struct trace_process *p, uint64_t ticks)
-{
-	int64_t since = (int64_t)(ticks - p->header->first_ticks);
-	int64_t ns = (int64_t)p->header->first_ns + (int64_t)((double)since * p->ns_per_tick + 0.5);
-
-	return ns > (int64_t)d->start_ns ? (uint64_t)ns - d->start_ns : 0;
-}
-
-static uint64_t since_start(const struct trace_data *d, uint64_t ns)
-{
-	return ns > d->start_ns ? ns - d->start_ns : 0;
 }
 
 /* ---- records ----------------------------------------------------------------------------- */
@@ -180,8 +140,8 @@ static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread,
 	};
 	if (!r->begin)
 		return;
-	c->begin_ns = ns_of(d, p, r->begin);
-	c->end_ns = ns_of(d, p, r->end);
+	c->begin_ns = trace_ns_of(d, p, r->begin);
+	c->end_ns = trace_ns_of(d, p, r->end);
 }
 
 /* Adds the copies that a call's own record contains. */
@@ -222,8 +182,8 @@ static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
 	struct trace_call *c = TRACE_ADD(d, calls);
 
 	*c = (struct trace_call){
-		.begin_ns = ns_of(d, p, r->begin),
-		.end_ns = ns_of(d, p, r->end),
+		.begin_ns = trace_ns_of(d, p, r->begin),
+		.end_ns = trace_ns_of(d, p, r->end),
 		.bytes = r->call.bytes,
 		.op = r->call.op,
 		.process = process,
@@ -290,10 +250,12 @@ static void add_row(struct trace_data *d, uint32_t process, uint32_t thread,
 
 static void add_touch(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
+	const struct trace_process *p = &d->processes[process];
 	struct trace_touch *t = TRACE_ADD(d, touches);
 
 	*t = (struct trace_touch){
-		.begin_ns = since_start(d, r->begin), .end_ns = since_start(d, r->end),
+		.begin_ns = trace_since_start(d, p, r->begin),
+		.end_ns = trace_since_start(d, p, r->end),
 		.offset = r->touch.offset, .address = r->touch.address, .process = process,
 		.thread = r->touch.thread, .is_write = r->flags & TRACE_IS_WRITE,
 		.call = TRACE_NO_CALL, .caller = r->touch.caller, .id = r->touch.id,
@@ -304,8 +266,9 @@ static void add_touch(struct trace_data *d, uint32_t process, const struct trace
 static uint64_t when(const struct trace_data *d, uint32_t process, const struct trace_record *r,
 		     uint64_t time)
 {
-	return r->flags & TRACE_IN_NS ? since_start(d, time)
-				      : ns_of(d, &d->processes[process], time);
+	const struct trace_process *p = &d->processes[process];
+
+	return r->flags & TRACE_IN_NS ? trace_since_start(d, p, time) : trace_ns_of(d, p, time);
 }
 
 static void add_detached_record(struct trace_data *d, uint32_t process,
@@ -339,8 +302,8 @@ static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread
 	struct trace_place *place = &d->places[trace_place_of_record(p, r->activity.site)];
 	struct trace_activity *s = TRACE_ADD(d, spans);
 
-	*s = (struct trace_activity){ since_start(d, r->begin),
-				  since_start(d, r->end),
+	*s = (struct trace_activity){ trace_since_start(d, p, r->begin),
+				  trace_since_start(d, p, r->end),
 				  r->activity.bytes,
 				  process,
 				  thread,
@@ -355,8 +318,8 @@ static void add_turn(struct trace_data *d, uint32_t process, uint32_t thread,
 		     const struct trace_record *r)
 {
 	*TRACE_ADD(d, turns) = (struct trace_turn){
-		.begin_ns = ns_of(d, &d->processes[process], r->begin),
-		.end_ns = ns_of(d, &d->processes[process], r->end),
+		.begin_ns = trace_ns_of(d, &d->processes[process], r->begin),
+		.end_ns = trace_ns_of(d, &d->processes[process], r->end),
 		.process = process,
 		.thread = thread,
 		.switches = r->turn.switches,
@@ -396,7 +359,34 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 
 static uint64_t ns_long(const struct trace_process *p, uint64_t ticks)
 {
-	return (uint64_t)((double)ticks * p->ns_per_tick);
+	double ns = (double)ticks * p->ns_per_tick;
+
+	return ns < (double)TRACE_NS_MOST ? (uint64_t)ns : TRACE_NS_MOST;
+}
+
+/* Returns: the time of all small calls of a site, as far as a sample of them was timed. */
+static uint64_t sampled_long(const struct trace_process *p, const struct trace_totals *t)
+{
+	double many = (double)t->small_calls - TRACE_ALWAYS_TIMED, ns;
+
+	if (!t->sampled || many < 0)
+		return 0;
+	ns = (double)ns_long(p, t->sampled_ticks) / (double)t->sampled * many;
+	return ns < (double)TRACE_NS_MOST ? (uint64_t)ns : TRACE_NS_MOST;
+}
+
+/* Returns: the factor of sampled times. A call that lost its CPU, and happened to be in the sample,
+ * stands for many: then the sample says more than the thread had time for. */
+static double sample_share(const struct trace_process *p, const struct trace_totals *t)
+{
+	uint64_t rest = p->end_ns - p->begin_ns, sampled = 0;
+
+	for (uint32_t i = 0; i < TRACE_SITES; i++, t++) {
+		rest -= base_min_u64(rest, ns_long(p, t->ticks));
+		if (!trace_is_of_messages(p, i))
+			sampled += sampled_long(p, t);
+	}
+	return sampled > rest ? (double)rest / (double)sampled : 1;
 }
 
 static void add_messages(struct trace_place *place, const struct trace_process *p,
@@ -418,11 +408,12 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 			const struct trace_chunk *c, struct trace_own *own)
 {
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
+	double share = sample_share(p, t);
 
 	for (uint32_t i = 0; i < TRACE_SITES; i++, t++) {
 		struct trace_place *place = trace_place_of(d, p, i);
 		struct trace_totals *sum = &place->totals;
-		uint64_t ns = ns_long(p, t->ticks), sampled_ns = 0;
+		uint64_t ns = ns_long(p, t->ticks), sampled_ns;
 
 		if (trace_is_of_messages(p, i))
 			add_messages(place, p, t);
@@ -434,10 +425,7 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		sum->small_bytes += t->small_bytes;
 		sum->admitted += t->admitted;
 		sum->early += t->early;
-		if (t->sampled)
-			sampled_ns = (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
-						(double)t->sampled *
-						(double)(t->small_calls - TRACE_ALWAYS_TIMED));
+		sampled_ns = (uint64_t)((double)sampled_long(p, t) * share);
 		place->in_call_ns += ns;
 		place->sampled_ns += sampled_ns;
 		own[p->place_of_site[i]].calls += t->calls;
@@ -460,18 +448,20 @@ static void add_process(struct trace_place *p, const struct trace_own *own)
 static void read_process(struct trace_data *d, uint32_t process)
 {
 	struct trace_process *p = &d->processes[process];
+	size_t first_call = d->calls_count;
 	struct trace_own *own;
 
 	trace_places_read(d, p);
 	own = trace_alloc(d->places_count * sizeof *own);
 	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
 	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));
-	for (uint32_t i = 0; i < p->chunks; i++) {
-		if (chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
-			read_records(d, process, chunk_at(p, i));
-		else if (chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
-			read_totals(d, p, chunk_at(p, i), own);
-	}
+	for (uint32_t i = 0; i < p->chunks; i++)
+		if (trace_chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
+			read_records(d, process, trace_chunk_at(p, i));
+	trace_find_end(d, p, first_call);
+	for (uint32_t i = 0; i < p->chunks; i++)
+		if (trace_chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
+			read_totals(d, p, trace_chunk_at(p, i), own);
 	for (size_t i = 0; i < d->places_count; i++)
 		add_process(&d->places[i], &own[i]);
 	free(own);
@@ -518,13 +508,7 @@ int trace_read(const char *folder, struct trace_data *out)
 	if (!out->processes_count)
 		return -ENODATA;
 	qsort(out->processes, out->processes_count, sizeof *out->processes, by_rank);
-	for (size_t i = 0; i < out->processes_count; i++) {
-		find_rate(&out->processes[i]);
-		if (out->processes[i].header->start_ns < out->start_ns) {
-			out->start_ns = out->processes[i].header->start_ns;
-			out->start_realtime_ns = out->processes[i].header->start_realtime_ns;
-		}
-	}
+	trace_find_start(out);
 	for (size_t i = 0; i < out->processes_count; i++)
 		read_process(out, (uint32_t)i);
 	return 0;

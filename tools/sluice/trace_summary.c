@@ -319,7 +319,7 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	char text[32];
 
 	for (size_t i = 0; i < d->processes_count; i++)
-		end = base_max_u64(end, d->processes[i].end_ns - d->start_ns);
+		end = base_max_u64(end, d->processes[i].end_ns);
 	trace_format_ns(end, text, sizeof text);
 	fprintf(out, "%s, %zu %s, %s\n", d->processes[0].header->program, d->processes_count,
 		d->processes_count == 1 ? "process" : "processes", text);

@@ -416,5 +416,5 @@ void trace_view(const struct trace_data *d, struct trace_view *out)
 	add_spans(out);
 	add_turns(out);
 	for (size_t i = 0; i < d->processes_count; i++)
-		out->end_ns = base_max_u64(out->end_ns, d->processes[i].end_ns - d->start_ns);
+		out->end_ns = base_max_u64(out->end_ns, d->processes[i].end_ns);
 }

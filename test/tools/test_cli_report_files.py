@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice report and sluice trace report on runs whose times are known: several machines, several threads,
+ranks that were killed, files without room, many calls.
+
+Run alone: ./dev check tools -k report_files
+"""
+import json
+import subprocess
+
+import pytest
+
+from support.paths import SLUICE
+from trace_file import records, totals, write_process
+
+BY_HOST, ADMITTED = 0, 2
+SECOND = 10**9
+
+
+def report(folder):
+    done = subprocess.run([SLUICE, 'report', '--json', folder], capture_output=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, b'')
+    return json.loads(done.stdout.decode())
+
+
+def some(count, begin, each, outcome=BY_HOST):
+    """Calls one after the other."""
+    return [(begin + i * each, begin + (i + 1) * each, 1 << 20, outcome) for i in range(count)]
+
+
+@pytest.mark.parametrize('later', [False, True])
+def test_machines_whose_clocks_differ_ran_at_the_same_time(later, tmp_path):
+    """CLOCK_MONOTONIC is the time since a machine was started."""
+    days = [200 * 86400 * SECOND, 3 * 86400 * SECOND]
+    for rank, begin in enumerate(reversed(days) if later else days):
+        write_process(tmp_path, rank, some(100, begin, SECOND // 50), host=b'node%d' % rank, begin=begin,
+                      end=begin + 4 * SECOND)
+    told = report(tmp_path)
+    assert told['wall_ns'] == told['threads_ns'] // 2 == 4 * SECOND
+    assert told['groups'][0]['permille'] == 500
+    done = subprocess.run([SLUICE, 'trace', 'report', tmp_path], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0].endswith(', 2 processes, 4.00 s')
+    spans = [e for e in json.loads((tmp_path / 'trace.json').read_text())['traceEvents'] if e['ph'] == 'X']
+    assert len(spans) == 200 and max(e['ts'] + e['dur'] for e in spans) == 2e6
+
+
+def test_shares_of_several_threads_are_of_the_time_of_all_of_them(tmp_path):
+    begin = 100 * SECOND
+    calls = [(t, some(90, begin + SECOND // 2, SECOND // 10)) for t in range(2000, 2004)]
+    write_process(tmp_path, 0, [], begin=begin, end=begin + 10 * SECOND,
+                  more=[part for t, own in calls for part in records(0, t, own, begin + SECOND // 2)])
+    told = report(tmp_path)
+    assert told['collectives_ns'] == told['threads_ns'] == 4 * 9 * SECOND
+    assert told['groups'][0]['permille'] == 1000
+
+
+def test_a_thread_that_calls_mpi_for_a_moment_does_not_count_long(tmp_path):
+    begin = 100 * SECOND
+    write_process(tmp_path, 0, some(10, begin, SECOND // 2), begin=begin, end=begin + 10 * SECOND,
+                  more=[*records(0, 2000, some(1, begin + SECOND, SECOND), begin + SECOND)])
+    told = report(tmp_path)
+    assert told['threads_ns'] == 10 * SECOND and told['groups'][0]['permille'] == 600
+
+
+def test_a_sample_of_short_calls_is_not_longer_than_its_thread(tmp_path):
+    """One of the timed calls has lost its CPU for a second, and stands for 64."""
+    write_process(tmp_path, 0, some(10, 10, SECOND // 10), more=[
+        totals(1000, 10, calls=6410, small_calls=6400, sampled=98, sampled_ticks=SECOND, ticks=SECOND)])
+    told = report(tmp_path)
+    short = next(g for g in told['groups'] if g['is_short'])
+    assert told['collectives_ns'] <= told['threads_ns'] < 10 * SECOND
+    assert short['ns'] == pytest.approx(9 * SECOND, rel=0.01) and short['calls'] == 6400
+
+
+def test_calls_without_a_record_count_too(tmp_path):
+    write_process(tmp_path, 0, some(20, 10, SECOND // 100, ADMITTED), more=[
+        totals(1000, 10, calls=1000, size=1000 << 20, ticks=5 * SECOND, admitted=510)])
+    told = report(tmp_path)
+    (group,) = told['groups']
+    assert (told['calls'], told['admitted'], told['lost']) == (1000, 510, 980)
+    assert group['bytes'] == 1000 << 20 and told['collectives_ns'] == group['ns'] == 5 * SECOND
+    assert group['permille'] == 500 and group['waiting_ns'] <= group['ns']
+    done = subprocess.run([SLUICE, 'report', tmp_path], capture_output=True, text=True)
+    assert 'no room for the records of 980 calls' in done.stdout
+
+
+def test_a_killed_rank_lived_until_its_last_record(tmp_path):
+    for rank in range(2):
+        write_process(tmp_path, rank, some(50, 10, SECOND // 10), ended=False)
+    told = report(tmp_path)
+    assert (told['wall_ns'], told['unfinished']) == (5 * SECOND, 2)
+    done = subprocess.run([SLUICE, 'trace', 'report', tmp_path], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0].endswith(', 2 processes, 5.00 s')
+    assert '2 ranks ended without MPI_Finalize' in subprocess.run(
+        [SLUICE, 'report', tmp_path], capture_output=True, text=True).stdout
+
+
+def test_a_name_without_an_end_is_refused(tmp_path):
+    write_process(tmp_path, 0, some(10, 10, 1000), program=b'x' * 256)
+    done = subprocess.run([SLUICE, 'report', tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1 and 'its names have no end' in done.stderr
