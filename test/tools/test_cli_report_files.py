@@ -5,6 +5,7 @@ ranks that were killed, files without room, many calls.
 Run alone: ./dev check tools -k report_files
 """
 import json
+import resource
 import subprocess
 
 import pytest
@@ -92,6 +93,23 @@ def test_a_killed_rank_lived_until_its_last_record(tmp_path):
     assert done.stdout.splitlines()[0].endswith(', 2 processes, 5.00 s')
     assert '2 ranks ended without MPI_Finalize' in subprocess.run(
         [SLUICE, 'report', tmp_path], capture_output=True, text=True).stdout
+
+
+def test_many_calls_take_a_time_that_grows_with_them(tmp_path):
+    """Repeated calls have no number of their own, so that nothing may search among all of them for one."""
+    write_process(tmp_path, 0, [])
+    with open(next(tmp_path.glob('*.sluice')), 'r+b') as file:
+        head = bytearray(file.read())
+        chunks = list(records(0, 1000, some(1000, 10, 1000), 10))
+        head[20:24] = head[16:20] = (len(chunks) * 500).to_bytes(4, 'little')
+        file.seek(0)
+        file.write(head)
+        for _ in range(500):
+            file.write(chunks[0])
+    done = subprocess.run([SLUICE, 'report', '--json', tmp_path], capture_output=True, timeout=600,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20)))
+    assert done.returncode == 0, done
+    assert json.loads(done.stdout)['calls'] == 500000
 
 
 def test_a_name_without_an_end_is_refused(tmp_path):

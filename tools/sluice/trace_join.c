@@ -90,7 +90,9 @@ static struct index index_by_id(const struct trace_data *d)
 	struct index by_id = index_make(d->calls_count);
 
 	for (uint32_t i = 0; i < d->calls_count; i++)
-		index_put(&by_id, mix(d->calls[i].process, d->calls[i].thread, d->calls[i].id), i);
+		if (d->calls[i].id) /* nothing refers to the others, and they are many */
+			index_put(&by_id,
+				  mix(d->calls[i].process, d->calls[i].thread, d->calls[i].id), i);
 	return by_id;
 }
 
