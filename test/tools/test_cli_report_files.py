@@ -112,6 +112,15 @@ def test_many_calls_take_a_time_that_grows_with_them(tmp_path):
     assert json.loads(done.stdout)['calls'] == 500000
 
 
+@pytest.mark.parametrize('name, told', [
+    (b'\xed\xa0\x80', '???'), (b'\xe0\x80\x80', '???'), (b'\xf4\x90\x80\x80', '????'),
+    (b'\xf0\x80\x80\x80', '????'),
+    (b'\xff', '?'), (b'a "b" \\ \n', 'a "b" \\ \n'), ('Grüße €😀'.encode(), 'Grüße €😀')])
+def test_json_is_json_whatever_the_programs_name(name, told, tmp_path):
+    write_process(tmp_path, 0, some(10, 10, 1000), program=b'/home/' + name)
+    assert report(tmp_path)['program'] == '/home/' + told
+
+
 def test_a_name_without_an_end_is_refused(tmp_path):
     write_process(tmp_path, 0, some(10, 10, 1000), program=b'x' * 256)
     done = subprocess.run([SLUICE, 'report', tmp_path], capture_output=True, text=True)

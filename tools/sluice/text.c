@@ -79,7 +79,8 @@ void text_table_free(struct text_table *t)
 
 /* ---- JSON --------------------------------------------------------------------------- */
 
-/* Returns: the length of the UTF-8 sequence at s, or 0 for another byte. */
+/* Returns: the length of the UTF-8 sequence at s, or 0 for another byte. Long forms of short
+ * characters, halves of a pair of UTF-16 and numbers past the last character are none. */
 static size_t utf8_length(const unsigned char *s)
 {
 	size_t n = 0;
@@ -95,6 +96,9 @@ static size_t utf8_length(const unsigned char *s)
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+		return 0;
 	return n;
 }
 
