@@ -17,8 +17,8 @@ BY_HOST, ADMITTED = 0, 2
 SECOND = 10**9
 
 
-def report(folder):
-    done = subprocess.run([SLUICE, 'report', '--json', folder], capture_output=True, timeout=100)
+def report(*words):
+    done = subprocess.run([SLUICE, 'report', '--json', *words], capture_output=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, b'')
     return json.loads(done.stdout.decode())
 
@@ -82,6 +82,15 @@ def test_calls_without_a_record_count_too(tmp_path):
     assert group['permille'] == 500 and group['waiting_ns'] <= group['ns']
     done = subprocess.run([SLUICE, 'report', tmp_path], capture_output=True, text=True)
     assert 'no room for the records of 980 calls' in done.stdout
+
+
+def test_calls_of_the_hosts_run_only_are_no_line(tmp_path):
+    for name, calls in ('with', some(10, 10, 1000, ADMITTED)), ('without', [
+            *some(10, 10, 3000), *((b, e, 1 << 12, BY_HOST) for b, e, *_ in some(10, SECOND, 10))]):
+        (tmp_path / name).mkdir()
+        write_process(tmp_path / name, 0, calls)
+    (group,) = report('--host', tmp_path / 'without', tmp_path / 'with')['groups']
+    assert (group['calls'], group['host_call_ns'], group['gained_ns']) == (10, 3000, 20000)
 
 
 def test_a_killed_rank_lived_until_its_last_record(tmp_path):

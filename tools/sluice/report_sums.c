@@ -25,18 +25,28 @@ static void function_name(const struct trace_place *p, char *out, size_t cap)
 	snprintf(out, cap, "%.*s", (int)n, p->name);
 }
 
-static struct report_group *group_of(struct report *r, const struct trace_place *p,
-				     uint8_t size_class)
+/* Returns: NULL: there is none. */
+static struct report_group *group_find(const struct report *r, const struct trace_place *p,
+				       uint8_t size_class)
 {
-	struct report_group *g;
-	char name[sizeof g->function];
+	char name[sizeof r->groups->function];
 
 	function_name(p, name, sizeof name);
 	for (size_t i = 0; i < r->groups_count; i++)
 		if (r->groups[i].size_class == size_class && !strcmp(r->groups[i].function, name))
 			return &r->groups[i];
+	return NULL;
+}
+
+static struct report_group *group_of(struct report *r, const struct trace_place *p,
+				     uint8_t size_class)
+{
+	struct report_group *g = group_find(r, p, size_class);
+
+	if (g)
+		return g;
 	g = TRACE_ADD(r, groups);
-	strcpy(g->function, name);
+	function_name(p, g->function, sizeof g->function);
 	g->size_class = size_class;
 	return g;
 }
@@ -209,10 +219,11 @@ static void add_host_run(struct report *r, const struct trace_data *host)
 {
 	for (size_t i = 0; i < host->calls_count; i++) {
 		const struct trace_call *c = &host->calls[i];
+		struct report_group *g =
+			group_find(r, &host->places[c->place], class_of(c->bytes));
 
-		if (c->outcome == TRACE_BY_HOST)
-			add_time(group_of(r, &host->places[c->place], class_of(c->bytes)), true,
-				 trace_duration(host, c) - c->late_ns);
+		if (g && c->outcome == TRACE_BY_HOST)
+			add_time(g, true, trace_duration(host, c) - c->late_ns);
 	}
 }
 
