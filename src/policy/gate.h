@@ -156,7 +156,8 @@ struct policy_reduction {
  * Returns: whether Sluice and the host MPI compute equal bits, in whatever order and grouping they
  * combine the ranks:
  *
- *   integers, predefined operation      always: sums and products wrap, the rest has no order
+ *   integers, predefined operation      always: sums and products wrap, the rest has no order; but
+ *                                       no sums of 8 and 16 bits, which Open MPI saturates
  *   floating point sums and products    two ranks: both compute a op b. If several operands are
  *                                       NaN, the result is one of them; MPI does not say which
  *   floating point MIN and MAX          never: the host MPI's result depends on the order if an

@@ -85,6 +85,17 @@ UNIT_TEST(integers_are_exact_and_floating_point_is_not)
 	CHECK(!is_exact(3, GOAL_MAX, GOAL_F64));
 }
 
+UNIT_TEST(short_integers_are_exact_except_their_sums)
+{
+	for (enum goal_dtype type = GOAL_I8; type <= GOAL_U64; type++) {
+		bool is_short = goal_dtype_bytes(type) < 4;
+
+		CHECK(is_exact(2, GOAL_ADD, type) == !is_short);
+		CHECK(is_exact(3, GOAL_ADD, type) == !is_short);
+		CHECK(is_exact(2, GOAL_MUL, type) && is_exact(3, GOAL_MAX, type));
+	}
+}
+
 UNIT_TEST(two_ranks_have_one_order)
 {
 	CHECK(is_exact(2, GOAL_ADD, GOAL_F64));

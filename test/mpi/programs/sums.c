@@ -261,6 +261,20 @@ BEHAVIOUR(whole_numbers, 2)
 }
 
 /* Both kinds of calls have one size. The choice for the whole numbers may change meanwhile. */
+/* Each sum overflows. */
+BEHAVIOUR(short_whole_numbers, 2)
+{
+	static short from[N], to[N], kept[N];
+
+	for (int i = 0; i < N; i++)
+		from[i] = (short)(30000 - i % 7);
+	for (int c = 0; c < 5 * CALLS; c++) {
+		MPI_Allreduce(from, c ? to : kept, N, MPI_SHORT, MPI_SUM, MPI_COMM_WORLD);
+		if (c && !check_failed() && memcmp(kept, to, sizeof to))
+			check_fail("call %d gives other bits than call 0", c);
+	}
+	check_say("%016llx", (unsigned long long)hash(to, sizeof to));
+}
 BEHAVIOUR(beside_whole_numbers, 2)
 {
 	enum { LONG = 3 * N };
