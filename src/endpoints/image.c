@@ -32,6 +32,8 @@ enum {
 	WAIT_NS = 100 * 1000 * 1000,
 	/* unused, below the fence: UCX tests sbrk(-4096) and would cut off what the carrier uses */
 	BREAK_SLACK = 16 << 20,
+	/* below a stack, as the kernel keeps free: a frame of some pages would pass one page */
+	GUARD_BYTES = 1 << 20,
 };
 
 static const uint64_t STACK_UNLIMITED = 64 * GIB, STACK_LEAST = 8ull << 20;
@@ -200,25 +202,25 @@ static int map_loader(const char *path, struct loaded *out)
 /* ---- the stack ----------------------------------------------------------------------------- */
 
 struct stack {
-	uint64_t low, bytes; /* the mapping, with a guard page at its low end */
+	uint64_t low, bytes; /* the mapping, with a guard at its low end */
 	uint64_t sp;
 };
 
-/* Reserves the stack with a guard page below it. ld.so makes a stack executable by PROT_GROWSDOWN,
+/* Reserves the stack with a guard below it. ld.so makes a stack executable by PROT_GROWSDOWN,
  * which the kernel permits for mappings that grow; this one has its full size from the start. */
 static void *map_guarded(uint64_t size)
 {
-	char *at = mmap(NULL, size + PAGE, PROT_NONE,
+	char *at = mmap(NULL, size + GUARD_BYTES, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED)
 		return NULL;
-	if (mmap(at + PAGE, size, PROT_READ | PROT_WRITE,
+	if (mmap(at + GUARD_BYTES, size, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN |
 			 MAP_FIXED,
 		 -1, 0) != MAP_FAILED)
 		return at;
-	munmap(at, size + PAGE);
+	munmap(at, size + GUARD_BYTES);
 	return NULL;
 }
 
@@ -238,7 +240,7 @@ static int map_stack(const struct image_start *start, uint64_t least, struct sta
 			return -ENOMEM;
 	}
 	out->low = (uint64_t)at;
-	out->bytes = size + PAGE;
+	out->bytes = size + GUARD_BYTES;
 	madvise(at, out->bytes, MADV_NOHUGEPAGE);
 	return 0;
 }

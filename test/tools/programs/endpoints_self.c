@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,24 @@ static int print_names(void)
 	return 0;
 }
 
+/* Is nothing that can be written in the megabyte below the stack? */
+static int has_guard(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	uintptr_t here = (uintptr_t)&f, low, high, last = 0;
+	char mode[8], line[512];
+
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%lx-%lx %7s", &low, &high, mode) != 3)
+			return fail("an odd line in the maps");
+		if (here >= low && here < high)
+			return low - last >= 1 << 20 ? 0 : fail("memory just below the stack");
+		if (mode[1] == 'w')
+			last = high;
+	}
+	return fail("no stack in the maps");
+}
+
 /* ---- for debuggers -------------------------------------------------------------------------- */
 
 static volatile int steps;
@@ -166,6 +185,8 @@ int main(int argc, char **argv)
 		return spin();
 	if (!strcmp(what, "system"))
 		return system(argv[2]) >> 8;
+	if (!strcmp(what, "guard"))
+		return has_guard();
 	if (!strcmp(what, "names"))
 		return print_names();
 	return 99;
