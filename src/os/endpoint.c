@@ -40,7 +40,7 @@ static bool is_tool(void)
 
 /* The variable may be that of another program, executed by a rank: nothing there is believed
  * before the kernel has read it and it names this process. */
-void endpoint_find(void)
+__attribute__((cold)) void endpoint_find(void)
 {
 	struct endpoint copy, *at;
 	char *text;
@@ -89,4 +89,22 @@ bool endpoint_is_peer(int pid)
 		if (atomic_load_explicit(&s->rank[i].pid, memory_order_relaxed) == pid)
 			return true;
 	return false;
+}
+
+const char *endpoint_program_at(const char *path)
+{
+	static const char *const names[] = { "self", "thread-self" };
+	size_t len;
+
+	if (base_likely(!endpoint_image) || !path || strncmp(path, "/proc/", 6))
+		return NULL;
+	path += 6;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		len = strlen(names[i]);
+		if (!strncmp(path, names[i], len) && !strcmp(path + len, "/exe"))
+			return endpoint_program;
+	}
+	len = strspn(path, "0123456789");
+	return len && !strcmp(path + len, "/exe") && atoi(path) == getpid() ? endpoint_program
+									     : NULL;
 }

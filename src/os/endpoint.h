@@ -76,6 +76,10 @@ extern struct endpoint_space *endpoint_space;
 extern const char *endpoint_program;    /* path of the image's program */
 extern const char *endpoint_refusal;    /* why the rank had to stay a process; NULL: it had not */
 
+/* Returns: the program of this image, if the path is a link of /proc to it; else NULL. Context:
+ * signal handlers, and between vfork() and exec. */
+const char *endpoint_program_at(const char *path);
+
 /* Gives the processor to ranks of this group that are ready.
  * Returns: false: there is no scheduler, or the rank stays at home: the caller yields itself. */
 static inline bool endpoint_yield(void)

@@ -71,7 +71,7 @@ static struct {
 	})
 
 /* Before the first fork: dlsym() takes locks. */
-__attribute__((constructor)) static void resolve_early(void)
+__attribute__((constructor, cold)) static void resolve_early(void)
 {
 	(void)NEXT(execve);
 	(void)NEXT(execvpe);
@@ -282,8 +282,17 @@ static int find_rank(const char *file, char *const envp[], char path[PATH_MAX])
 
 /* ---- hooks -------------------------------------------------------------------------- */
 
+/* The kernel would execute the carrier by the link /proc/self/exe. */
+static const char *executed(const char *path)
+{
+	const char *program = endpoint_program_at(path);
+
+	return program ? program : path;
+}
+
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
+	path = executed(path);
 	/* returns only where the tool cannot be executed */
 	(void)BY_TOOL(path, argv, envp, 0, REPLACED(NEXT(execve)(tool, argv, env)));
 	return REPLACED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
@@ -293,6 +302,7 @@ static int run_file(const char *file, char *const argv[], char *const envp[])
 {
 	char path[PATH_MAX];
 
+	file = executed(file);
 	if (!find_rank(file, envp, path))
 		(void)BY_TOOL(path, argv, envp, 0, REPLACED(NEXT(execve)(tool, argv, env)));
 	return REPLACED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
@@ -338,6 +348,7 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
+	path = executed(path);
 	if (!BY_TOOL(path, argv, envp, -1,
 		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))
 		return 0;
@@ -350,6 +361,7 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 {
 	char path[PATH_MAX];
 
+	file = executed(file);
 	if (!find_rank(file, envp, path) &&
 	    !BY_TOOL(path, argv, envp, -1,
 		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))

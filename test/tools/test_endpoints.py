@@ -368,6 +368,11 @@ def test_the_link_to_its_program_is_the_ranks_own(programs, tmp_path):
                                     str(tmp_path)]
 
 
+def test_a_rank_executes_itself_by_the_link_to_its_program(programs):
+    ends = run([programs / 'self', 'again', '2'], 2, 2)
+    assert ends == [(42, '', '')] * 2
+
+
 def test_a_deep_frame_does_not_reach_the_memory_of_others(programs):
     """As below the stack of any process, a megabyte is free: one page is passed by an array of some pages."""
     assert run([programs / 'self', 'guard'], 4, 4) == [(0, '', '')] * 4
