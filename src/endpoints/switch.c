@@ -367,16 +367,17 @@ NOT_WATCHED static bool is_wake(const siginfo_t *info, const struct switch_rank 
 	       info->si_value.sival_ptr == r;
 }
 
-/* Signals of the program wait until the rank is back, which happens at its next yield. */
+/* Signals of the program wait until the rank is back, which happens at its next yield. Those that
+ * it blocks stay with the kernel: they may be for another thread. */
 NOT_WATCHED static void await_return(struct switch_rank *r)
 {
 	const struct timespec limit = { .tv_nsec = HOME_TIMEOUT_NS };
 	siginfo_t info;
 
 	for (;;) {
-		/* more than there is room for stay with the kernel */
+		/* so do more than there is room for */
 		bool has_room = r->signals < SIGNALS_DEFERRED - 1;
-		uint64_t set = has_room ? ~0ull : 1ull << (WAKE_SIGNAL - 1);
+		uint64_t set = (has_room ? ~r->mask : 0) | 1ull << (WAKE_SIGNAL - 1);
 		long sig = sud_syscall(SYS_rt_sigtimedwait, &set, &info, &limit, sizeof set);
 
 		if (sig > 0 && is_wake(&info, r))

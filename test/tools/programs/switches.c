@@ -37,6 +37,7 @@ static struct shared {
 static int rank, ranks, rounds;
 static __thread int local = 11;
 static volatile sig_atomic_t signals, faults;
+static _Atomic int taken;
 static sigjmp_buf back;
 
 static double seconds(void)
@@ -140,6 +141,42 @@ static int get_signals(void)
 			return fail("a signal is lost or another rank's");
 	}
 	meet();
+	return 0;
+}
+
+static void *take_signals(void *set)
+{
+	int sig;
+
+	while (!sigwait(set, &sig))
+		atomic_fetch_add(&taken, 1);
+	return NULL;
+}
+
+/* Signals that the first thread blocks belong to the thread that waits for them. */
+static int waits_for_signals(void)
+{
+	pthread_t id;
+	sigset_t set;
+	double end;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	if (pthread_create(&id, NULL, take_signals, &set))
+		return fail("no thread");
+	meet_first();
+	for (int i = 0; i < SIGNALS; i++) {
+		int before = atomic_load(&taken);
+
+		meet();
+		kill(shared->pid[(rank + 1) % ranks], SIGUSR1);
+		for (end = seconds() + 10; atomic_load(&taken) == before && seconds() < end;)
+			sched_yield();
+		if (atomic_load(&taken) != before + 1)
+			return fail("the thread did not get its signal");
+		meet();
+	}
 	return 0;
 }
 
@@ -340,6 +377,8 @@ int main(int argc, char **argv)
 		return own_state();
 	if (!strcmp(what, "signals"))
 		return get_signals();
+	if (!strcmp(what, "sigwait"))
+		return waits_for_signals();
 	if (!strcmp(what, "faults"))
 		return get_faults();
 	if (!strcmp(what, "computes") || !strcmp(what, "sleeps"))
