@@ -32,7 +32,8 @@ struct kernel_sigaction {
 
 NOT_WATCHED static long set_traps(void)
 {
-	static const int traps[] = { SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP };
+	static const int traps[] = { SIGSYS,  SIGSEGV, SIGBUS,	     SIGFPE,
+				     SIGILL, SIGTRAP, RECALL_SIGNAL };
 	struct kernel_sigaction action = {
 		.handler = switch_on_trap,
 		.flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | KERNEL_SA_RESTORER,

@@ -11,6 +11,7 @@
 enum { KERNEL_UCONTEXT_BYTES = 304, LEGACY_FP_BYTES = 512, FP_SW_OFFSET = 464 };
 enum { FP_MAGIC = 0x46505853, SYSCALL_BYTES = 2, TRAP_BREAKPOINT = 3, BREAKPOINT_BYTES = 1 };
 enum { HOME_TIMEOUT_NS = 100 * 1000 * 1000 }; /* where no signal could be queued */
+enum { RECALL_NS = 1000 * 1000 }; /* a rank that yields is back by then */
 enum { SHORT_TRIP = 16, STAY_MIN = 4, STAY_MAX = 64 };
 /* Switches from one yield to the kernel to the next: while a rank is at home, and while more
  * workers than there are CPUs are awake. Such a yield may take a time slice. */
@@ -19,6 +20,7 @@ enum { KERNEL_YIELD_EVERY = 16, CROWDED_YIELD_EVERY = 1024 };
 enum { POLL_PAUSES = 64, POLLS_STUCK = 4, POLLS_MAX = 2000 };
 
 extern const char switch_copy_blocks[], switch_copy_bytes[], switch_copy_ends[];
+extern const char __executable_start[], etext[]; /* of this program, by the linker */
 
 /* ---- the queue ----------------------------------------------------------------------------- */
 
@@ -331,6 +333,15 @@ NOT_WATCHED static bool keep_frame(struct switch_rank *r, const ucontext_t *uc)
 	return true;
 }
 
+/* Does the rank's own code run, and not this program's scheduler or copy for it? Else the home asks
+ * again. */
+NOT_WATCHED static bool is_recalled_at(const struct switch_rank *r, const siginfo_t *si, greg_t ip)
+{
+	return si->si_code == SI_TKILL &&
+	       atomic_load_explicit(&r->is_recalled, memory_order_relaxed) &&
+	       (ip < (greg_t)__executable_start || ip >= (greg_t)etext);
+}
+
 NOT_WATCHED void switch_on_trap(int sig, siginfo_t *si, void *context)
 {
 	struct endpoint_worker *w = worker_of_stack(__builtin_frame_address(0));
@@ -338,8 +349,10 @@ NOT_WATCHED void switch_on_trap(int sig, siginfo_t *si, void *context)
 	ucontext_t *uc = context;
 	greg_t *ip = &uc->uc_mcontext.gregs[REG_RIP];
 
-	(void)si;
-	if (*ip >= (greg_t)switch_copy_blocks && *ip <= (greg_t)switch_copy_bytes) {
+	if (sig == RECALL_SIGNAL && (!r || !is_recalled_at(r, si, *ip)))
+		return;
+	if (sig != RECALL_SIGNAL && *ip >= (greg_t)switch_copy_blocks &&
+	    *ip <= (greg_t)switch_copy_bytes) {
 		*ip = (greg_t)(*ip == (greg_t)switch_copy_bytes ? switch_copy_ends
 								: switch_copy_bytes);
 		return;
@@ -367,11 +380,20 @@ NOT_WATCHED static bool is_wake(const siginfo_t *info, const struct switch_rank 
 	       info->si_value.sival_ptr == r;
 }
 
-/* Signals of the program wait until the rank is back, which happens at its next yield. Those that
- * it blocks stay with the kernel: they may be for another thread. */
+/* A rank that computes for long does not come to its next yield. */
+NOT_WATCHED static void interrupt_rank(const struct switch_rank *r)
+{
+	const struct endpoint_worker *w = r->endpoint.worker;
+
+	if (w && atomic_load_explicit(&w->current, memory_order_relaxed) == r && w->pid > 0)
+		sud_syscall(SYS_tgkill, w->pid, w->pid, RECALL_SIGNAL);
+}
+
+/* Signals of the program wait until the rank is back. Those that it blocks stay with the kernel:
+ * they may be for another thread. */
 NOT_WATCHED static void await_return(struct switch_rank *r)
 {
-	const struct timespec limit = { .tv_nsec = HOME_TIMEOUT_NS };
+	struct timespec limit = { .tv_nsec = HOME_TIMEOUT_NS };
 	siginfo_t info;
 
 	for (;;) {
@@ -385,9 +407,12 @@ NOT_WATCHED static void await_return(struct switch_rank *r)
 		if (sig > 0 && r->signals < SIGNALS_DEFERRED) {
 			switch_copy(&r->signal[r->signals++], &info, sizeof info);
 			atomic_store_explicit(&r->is_recalled, 1, memory_order_relaxed);
+			limit.tv_nsec = RECALL_NS;
 		}
 		if (atomic_load_explicit(&r->must_return, memory_order_acquire))
 			return;
+		if (sig < 0 && r->signals)
+			interrupt_rank(r);
 	}
 }
 

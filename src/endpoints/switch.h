@@ -17,7 +17,9 @@
  *               owner, and take the queue when it has not switched for some microseconds
  *   else        the monitor (the carrier) gives the queue to a spare worker after a time slice
  *
- * No rank is interrupted: a worker inside the scheduler marks the word of the owner as busy.
+ * No rank is interrupted for another one: a worker inside the scheduler marks the word of the owner
+ * as busy. A rank that does not yield while a signal waits for it is sent home where it is, by
+ * RECALL_SIGNAL.
  *
  * Context: the functions below, the carrier's thread. In ranks and on workers FS is a rank's, so
  * nothing there uses TLS, errno or the C library.

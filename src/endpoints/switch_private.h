@@ -18,6 +18,7 @@ enum {
 	FUTEX_OP_WAIT = 0,
 	FUTEX_OP_WAKE = 1,
 	WAKE_SIGNAL = 64, /* real-time: a program's own is told apart by its value */
+	RECALL_SIGNAL = SIGURG, /* to a worker; not one of a fault, as the kernel merges two */
 	OWNER_BUSY = 1,
 	PID_NONE = -1,
 	WORKERS_MAX = ENDPOINT_RANKS_MAX + 1,

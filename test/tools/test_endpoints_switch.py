@@ -44,7 +44,7 @@ def test_registers_errno_tls_and_process_id_are_each_ranks_own(ranks, rounds, on
     assert ends == [(0, '', '')] * ranks
 
 
-@pytest.mark.parametrize('what', ['signals', 'sigwait', 'faults', 'threads'])
+@pytest.mark.parametrize('what', ['signals', 'sigwait', 'timer', 'faults', 'threads'])
 @pytest.mark.parametrize('ranks', [2, 4])
 def test_signals_faults_threads_and_children_are_each_ranks_own(what, ranks, run):
     assert finish(run(what, ranks)) == [(0, '', '')] * ranks

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -175,6 +176,29 @@ static int waits_for_signals(void)
 			sched_yield();
 		if (atomic_load(&taken) != before + 1)
 			return fail("the thread did not get its signal");
+		meet();
+	}
+	return 0;
+}
+
+/* A rank that makes no calls while it waits for its timer. */
+static int computes_until_a_signal(void)
+{
+	const struct itimerval soon = { .it_value = { .tv_usec = 100000 } };
+	double end;
+
+	signal(SIGALRM, on_signal);
+	meet_first();
+	for (int i = 0; i < 5; i++) {
+		int before = signals;
+
+		setitimer(ITIMER_REAL, &soon, NULL);
+		for (int k = 0; k < 100; k++)
+			meet();
+		for (end = seconds() + 10; signals == before && seconds() < end;)
+			;
+		if (signals != before + 1)
+			return fail("the signal did not come");
 		meet();
 	}
 	return 0;
@@ -379,6 +403,8 @@ int main(int argc, char **argv)
 		return get_signals();
 	if (!strcmp(what, "sigwait"))
 		return waits_for_signals();
+	if (!strcmp(what, "timer"))
+		return computes_until_a_signal();
 	if (!strcmp(what, "faults"))
 		return get_faults();
 	if (!strcmp(what, "computes") || !strcmp(what, "sleeps"))
