@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,7 +21,8 @@ enum {
 	CONNECT_TRIES = 2000,
 	START_TRIES = 3,
 	ANCESTORS_MAX = 32,
-	JOB_NAME_MAX = 60, /* bytes */
+	JOB_NAME_MAX = 50, /* bytes */
+	FD_FIRST_FREE = 3, /* above those that the log and the program use */
 	FROM_KERNEL = 0x80,
 };
 
@@ -61,6 +63,25 @@ int endpoints_launcher(void)
 	return getppid();
 }
 
+/* Ranks in containers of their own do not meet: process IDs and paths mean something else there.
+ * Returns: a hash of what the ranks of a group share. */
+static uint32_t surroundings(void)
+{
+	static const char *const paths[] = { "/", "/proc/self/ns/mnt", "/proc/self/ns/pid",
+					     "/proc/self/ns/user", "/proc/self/ns/ipc",
+					     "/proc/self/ns/uts" };
+	uint64_t hash = getegid();
+	struct stat st;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(paths); i++) {
+		if (stat(paths[i], &st))
+			st.st_dev = st.st_ino = 0;
+		hash = (hash ^ st.st_dev) * 0x9e3779b97f4a7c15ull;
+		hash = ((hash ^ hash >> 32) ^ st.st_ino) * 0x9e3779b97f4a7c15ull;
+	}
+	return (uint32_t)(hash >> 32);
+}
+
 static socklen_t group_address(const struct endpoints_program *p, struct sockaddr_un *out)
 {
 	const char *job = p->job ? p->job : "";
@@ -69,8 +90,8 @@ static socklen_t group_address(const struct endpoints_program *p, struct sockadd
 	memset(out, 0, sizeof *out);
 	out->sun_family = AF_UNIX;
 	/* the end of a name tells jobs of one launcher apart */
-	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d-%s",
-		     (unsigned)getuid(), p->launcher, p->node_rank / p->ranks,
+	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d-%x-%s",
+		     (unsigned)getuid(), p->launcher, p->node_rank / p->ranks, surroundings(),
 		     job + (strlen(job) > JOB_NAME_MAX ? strlen(job) - JOB_NAME_MAX : 0));
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }

@@ -231,6 +231,23 @@ def test_ranks_of_several_sessions_stay_in_several(are_crowded, programs, monkey
     finish(started)
 
 
+def test_ranks_in_containers_of_their_own_do_not_share(programs):
+    """A process ID of another container names a process that is not the rank."""
+    if subprocess.run(['unshare', '--pid', '--fork', 'true'], capture_output=True).returncode:
+        pytest.skip('no new namespaces of process IDs')
+    started = []
+    for rank in range(2):
+        env = plain_env(**FOR_ALL, MPI_LOCALRANKID=str(rank), PMI_RANK=str(rank))
+        line = ['unshare', '--pid', '--fork', SLUICE, 'run', '--endpoints=2', programs / 'ranks', 'signal']
+        started.append(subprocess.Popen(line, env=env, text=True, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE))
+    started_pids(started)
+    for child in started:
+        shell, = children(child.pid)
+        os.kill(shell, signal.SIGUSR1)
+    assert [end[:2] for end in finish(started)] == [(33, f'{rank}: signal\n') for rank in range(2)]
+
+
 def test_the_connection_to_the_launcher_is_open_until_the_launched_process_ends(programs):
     """Hydra kills the process that closes it before."""
     launcher, rank = socket.socketpair()
