@@ -183,6 +183,15 @@ static _Noreturn void end_like(int status)
 	_exit(WEXITSTATUS(status));
 }
 
+/* The kernel sends these to a process group. Others are of a timer that execve() keeps: alarm(). */
+static bool is_of_terminal(const struct signalfd_siginfo *info)
+{
+	const uint64_t set = 1ull << SIGINT | 1ull << SIGQUIT | 1ull << SIGTSTP | 1ull << SIGHUP |
+			     1ull << SIGCONT | 1ull << SIGWINCH;
+
+	return info->ssi_code == FROM_KERNEL && info->ssi_signo < 64 && set >> info->ssi_signo & 1;
+}
+
 /* A signal of the terminal has reached the image already if both are in one process group. */
 static void forward(int signals, int image)
 {
@@ -191,7 +200,7 @@ static void forward(int signals, int image)
 	while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
 		if (info.ssi_signo == SIGCHLD || info.ssi_signo == SIGPIPE)
 			continue;
-		if (info.ssi_code == FROM_KERNEL && getpgid(image) == getpgrp())
+		if (is_of_terminal(&info) && getpgid(image) == getpgrp())
 			continue;
 		kill(image, (int)info.ssi_signo);
 	}

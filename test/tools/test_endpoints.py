@@ -231,6 +231,19 @@ def test_ranks_of_several_sessions_stay_in_several(are_crowded, programs, monkey
     finish(started)
 
 
+def test_an_alarm_set_before_the_program_comes_in_the_foreground_of_a_terminal(programs):
+    """execve() keeps it. Signals of the terminal itself reach the rank without its launched process."""
+    master, terminal = os.openpty()
+
+    def before():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.setitimer(signal.ITIMER_REAL, 1)
+    own = {'stdin': terminal, 'start_new_session': True, 'preexec_fn': before}
+    assert run([programs / 'self', 'alarm'], 1, 1, rank_popen=[own])[0][0] == -signal.SIGALRM
+    os.close(master)
+    os.close(terminal)
+
+
 def test_ranks_in_containers_of_their_own_do_not_share(programs):
     """A process ID of another container names a process that is not the rank."""
     if subprocess.run(['unshare', '--pid', '--fork', 'true'], capture_output=True).returncode:

@@ -211,6 +211,9 @@ int main(int argc, char **argv)
 		return execute_self(argv);
 	if (!strcmp(what, "guard"))
 		return has_guard();
+	if (!strcmp(what, "alarm"))
+		for (;;)
+			pause();
 	if (!strcmp(what, "names"))
 		return print_names();
 	return 99;
