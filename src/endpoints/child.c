@@ -101,6 +101,18 @@ NOT_WATCHED static void set_limits(struct child_job *job)
 			return;
 }
 
+/* The carrier has those of the rank that came first. */
+NOT_WATCHED static void set_sched(struct child_job *job)
+{
+	const struct endpoints_sched *to = &job->start->state.sched;
+	struct endpoints_sched now;
+
+	if (!to->size || sys(SYS_sched_getattr, 0, (long)&now, sizeof now, 0) < 0 ||
+	    (to->policy == now.policy && to->nice == now.nice && to->priority == now.priority))
+		return;
+	failed(job, sys(SYS_sched_setattr, 0, (long)to, 0, 0), "sched_setattr");
+}
+
 /* CPUs, memory policy and process group are what the launcher wishes, not what is needed. */
 NOT_WATCHED static void set_placement(struct child_job *job)
 {
@@ -154,6 +166,7 @@ NOT_WATCHED int child_main(void *arg)
 		arrange_fds(job);
 	sys(SYS_umask, job->start->state.umask, 0, 0, 0);
 	set_placement(job);
+	set_sched(job);
 	set_name(job);
 	if (!job->error)
 		set_limits(job);

@@ -14,7 +14,7 @@
 #include "endpoints/switch.h"
 
 enum {
-	ENDPOINTS_VERSION = 3,
+	ENDPOINTS_VERSION = 4,
 	ENDPOINTS_FDS_MAX = 1000,
 	ENDPOINTS_CPU_WORDS = 64,   /* 4096 CPUs */
 	ENDPOINTS_NODE_WORDS = 16,  /* 1024 NUMA nodes */
@@ -23,11 +23,21 @@ enum {
 
 /* ---- what execve() keeps: state.c ---------------------------------------------------------- */
 
+/* The kernel's struct sched_attr, as far as Linux 3.14 has it. */
+struct endpoints_sched {
+	uint32_t size, policy; /* size 0: unknown */
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
 struct endpoints_state {
 	uint64_t blocked, ignored;             /* signals */
 	struct rlimit limits[RLIM_NLIMITS];
 	uint32_t cpu_bytes;                    /* 0: unknown */
 	uint64_t cpus[ENDPOINTS_CPU_WORDS];
+	struct endpoints_sched sched;
 	int32_t mempolicy;                     /* -1: unknown */
 	uint64_t nodes[ENDPOINTS_NODE_WORDS];
 	uint32_t umask;

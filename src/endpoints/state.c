@@ -89,6 +89,8 @@ static void collect_placement(struct endpoints_state *out)
 	int mode = 0;
 
 	out->cpu_bytes = bytes > 0 ? (uint32_t)bytes : 0;
+	if (syscall(SYS_sched_getattr, 0, &out->sched, sizeof out->sched, 0))
+		out->sched.size = 0;
 	memset(out->nodes, 0, sizeof out->nodes);
 	out->mempolicy = -1;
 	if (!syscall(SYS_get_mempolicy, &mode, out->nodes, sizeof out->nodes * 8, NULL, 0))

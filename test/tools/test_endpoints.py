@@ -244,6 +244,11 @@ def test_an_alarm_set_before_the_program_comes_in_the_foreground_of_a_terminal(p
     os.close(terminal)
 
 
+def test_each_rank_has_its_own_priority(programs):
+    own = [{'preexec_fn': lambda nice=nice: os.nice(nice)} for nice in (3, 7, 3)]
+    assert [end[0] for end in run([programs / 'self', 'nice'], 3, 3, rank_popen=own)] == [3, 7, 3]
+
+
 def test_ranks_in_containers_of_their_own_do_not_share(programs):
     """A process ID of another container names a process that is not the rank."""
     if subprocess.run(['unshare', '--pid', '--fork', 'true'], capture_output=True).returncode:
