@@ -98,11 +98,29 @@ static socklen_t group_address(const struct endpoints_program *p, struct sockadd
 
 /* ---- finding or starting the carrier ------------------------------------------------------- */
 
+/* A descriptor that closed standard streams do not have: the log would be written to it, and the
+ * carrier would keep a second one. */
+static int above_streams(int fd)
+{
+	int high;
+
+	if (fd < 0 || fd >= FD_FIRST_FREE)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, FD_FIRST_FREE);
+	close(fd);
+	return high;
+}
+
+static int new_socket(void)
+{
+	return above_streams(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+}
+
 /* Returns: 0 when a carrier was started, or -errno; -EADDRINUSE: the group has one. */
 static int start_carrier(const struct endpoints_program *p, const struct sockaddr_un *sa,
 			 socklen_t len)
 {
-	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0, pid;
+	int listener = new_socket(), rc = 0, pid;
 
 	if (listener < 0)
 		return -errno;
@@ -134,7 +152,7 @@ static int connect_carrier(const struct endpoints_program *p)
 	struct timespec pause = { .tv_nsec = 1000 * 1000 };
 	struct sockaddr_un sa;
 	socklen_t len = group_address(p, &sa);
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
+	int fd = new_socket(), rc = 0;
 
 	if (fd < 0)
 		return -errno;
@@ -255,7 +273,7 @@ static int start_rank(const struct endpoints_program *p, const struct image_file
 	}
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
-	signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	signals = above_streams(signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
 	rc = signals < 0 ? -errno : message_send_start(socket, p, file, state);
 	/* no time limit: only the end of the carrier, or its reply, tells that no image runs */
 	if (!rc || rc == -EPIPE || rc == -ECONNRESET)
