@@ -142,6 +142,8 @@ static int start_image(struct carrier *c, int socket, char *reason, size_t cap)
 			image_release(job);
 		}
 	}
+	if (pid < 0 && rank)
+		switch_drop(c->scheduler, rank);
 	message_free_start(start);
 	return pid;
 }

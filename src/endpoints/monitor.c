@@ -284,3 +284,10 @@ struct switch_rank *switch_add(struct switch_group *g)
 	g->rank[g->ranks++] = r;
 	return r;
 }
+
+void switch_drop(struct switch_group *g, struct switch_rank *r)
+{
+	g->ranks--;
+	atomic_fetch_sub(&g->at_home, 1);
+	free(r);
+}

@@ -42,6 +42,8 @@ struct switch_group *switch_start(const uint64_t *cpus, uint32_t cpu_bytes, int 
 				  char *reason, size_t cap);
 /* Room for a rank, which its image finds by endpoint_find(). Returns: NULL: no memory. */
 struct switch_rank *switch_add(struct switch_group *g);
+/* The rank that was added last has not started. */
+void switch_drop(struct switch_group *g, struct switch_rank *r);
 /* Is this the mask of the workers? */
 bool switch_has_cpus(const struct switch_group *g, const uint64_t *cpus, uint32_t cpu_bytes);
 void switch_set_pid(struct switch_rank *r, int pid);
