@@ -266,6 +266,20 @@ def test_ranks_in_containers_of_their_own_do_not_share(programs):
     assert [end[:2] for end in finish(started)] == [(33, f'{rank}: signal\n') for rank in range(2)]
 
 
+def test_the_group_of_a_rank_with_closed_streams_is_complete(programs):
+    """No copy of the socket at which the carrier has waited for ranks remains where a stream was."""
+    child, = start([programs / 'self', 'alarm'], 1, 1, stdin=subprocess.DEVNULL,
+                   preexec_fn=lambda: (os.close(0), os.close(1)))
+    name = f'@sluice-carrier-{os.getuid()}-{os.getpid()}-'
+    try:
+        wait_until(lambda: any(map(images, children(child.pid))), 'no image')
+        wait_until(lambda: not any(name in line and line.split()[3] == '00010000' # it listens
+                                   for line in open('/proc/net/unix')), 'a socket still waits for ranks')
+    finally:
+        child.kill()
+        finish([child])
+
+
 def test_the_connection_to_the_launcher_is_open_until_the_launched_process_ends(programs):
     """Hydra kills the process that closes it before."""
     launcher, rank = socket.socketpair()
