@@ -219,8 +219,11 @@ static void end_rank(struct carrier *c, int i)
 	close(c->socket[i]);
 	c->socket[i] = -1;
 	c->pmi_until_ns[i] = os_now_ns() + PMI_LINGER_MS * 1000000ull;
-	if (pid_of(i))
-		kill(pid_of(i), SIGKILL);
+	if (!pid_of(i))
+		return;
+	/* a launcher kills the process group of the one that it has started: children, too */
+	kill(-pid_of(i), SIGKILL);
+	kill(pid_of(i), SIGKILL);
 }
 
 /* Returns: ranks that have not ended, or whose shells have not. */

@@ -304,6 +304,15 @@ def test_a_killed_launched_process_takes_its_rank_with_it(programs):
     assert [end[0] for end in finish(started)] == [-signal.SIGKILL] * 2
 
 
+def test_a_killed_launched_process_takes_the_children_of_its_rank_with_it(programs):
+    """Launchers kill process groups; that of a rank is another one than that of its launched process."""
+    child, = start([programs / 'self', 'child'], 1, 1)
+    pid, = started_pids([child])
+    child.kill()
+    finish([child])
+    wait_until(lambda: not is_running(pid), 'a child outlives the job')
+
+
 def test_a_killed_carrier_takes_all_ranks_with_it(programs):
     started = start([programs / 'ranks', 'pause'], 2, 2)
     pids = started_pids(started)
