@@ -32,6 +32,7 @@
 #define NAP_MAX_NS   200000u
 #define NAP_WOKEN_NS 1000000u /* where every rank wakes this one */
 #define CLOCK_EVERY  64      /* rounds of a rank that switches */
+#define THREADS_NS   10000000u /* since another thread's idle round */
 #define NAP_SHARE    8        /* share of the time waited so far */
 
 _Atomic int wait_mode_now;
@@ -171,6 +172,25 @@ static void check_hint(struct wait_thread *w)
 	w->hints = hints;
 }
 
+/*
+ * Do several threads of this process wait at present? They take turns at a lock of the host MPI. A
+ * thread that polls again without a yield, or several that are woken at once, meet there, and from
+ * then on each poll of each of them sleeps and is woken. The host MPI's own waits avoid that.
+ */
+static bool are_threads_waiting(const struct wait_thread *w, uint64_t now)
+{
+	static _Atomic(const struct wait_thread *) last; /* hints */
+	static _Atomic uint64_t until_ns;
+	const struct wait_thread *other = atomic_load_explicit(&last, memory_order_relaxed);
+
+	if (other != w) {
+		atomic_store_explicit(&last, w, memory_order_relaxed);
+		if (other)
+			atomic_store_explicit(&until_ns, now + THREADS_NS, memory_order_relaxed);
+	}
+	return now < atomic_load_explicit(&until_ns, memory_order_relaxed);
+}
+
 bool wait_round(void)
 {
 	enum wait_mode mode = wait_mode();
@@ -194,6 +214,8 @@ bool wait_round(void)
 		return true;
 	}
 	now = os_now_ns();
+	if (are_threads_waiting(w, now))
+		return false;
 	found = found_ns(w, now);
 	if (found || w->call != w->calls)
 		begin(w, now, found);

@@ -42,12 +42,12 @@ struct wait_facts {
 enum wait_mode wait_decide(const struct wait_facts *facts);
 /* Reads the facts from the options, the launcher's environment, the CPU masks of this process and
  * of its siblings, and the quota of its cgroups. */
-void wait_facts_read(struct wait_facts *out);
+__attribute__((cold)) void wait_facts_read(struct wait_facts *out);
 /* Returns: CPUs of a quota, rounded up, from the text of a cgroup's cpu.max; -1: no quota. */
 int wait_quota_cpus(const char *cpu_max);
 
 /* Decides the mode of this process. Returns: the mode. */
-enum wait_mode wait_start(void);
+__attribute__((cold)) enum wait_mode wait_start(void);
 const char *wait_mode_name(enum wait_mode mode);
 
 extern _Atomic int wait_mode_now; /* enum wait_mode */
@@ -88,8 +88,8 @@ extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initia
 
 /* Once MPI knows the ranks of the job, and before node/ forgets them: lets this process wake them
  * and be woken. Context: no other thread is in MPI. */
-void wait_connect(int world_rank, int world_size);
-void wait_disconnect(void);
+__attribute__((cold)) void wait_connect(int world_rank, int world_size);
+__attribute__((cold)) void wait_disconnect(void);
 void wait_wake(int world_rank); /* by number in MPI_COMM_WORLD; WAIT_ALL */
 void wait_disarm(void);         /* the thread does not sleep after all */
 

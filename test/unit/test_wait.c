@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -67,6 +68,9 @@ static void begin(int64_t option)
 	base_opt.wait = option;
 	wait_start();
 	wait_thread = NULL;
+	/* as another thread, which waits alone after a while */
+	while (wait_mode() == WAIT_POLITE && !wait_round())
+		sched_yield();
 }
 
 static void end(void) { begin(BASE_WAIT_SPIN); }
@@ -126,6 +130,27 @@ UNIT_TEST(a_polite_wait_sleeps)
 	cpu = (uint64_t)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) +
 	      (uint64_t)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1000000 - cpu;
 	CHECK(cpu < 80000);
+	end();
+}
+
+static void *round_of_another(void *is_polite)
+{
+	*(bool *)is_polite = wait_round();
+	return NULL;
+}
+
+UNIT_TEST(threads_that_wait_at_the_same_time_do_as_without_sluice)
+{
+	bool is_polite = true;
+	pthread_t other;
+
+	begin(BASE_WAIT_POLITE);
+	CHECK(wait_round());
+	CHECK_EQ(pthread_create(&other, NULL, round_of_another, &is_polite), 0);
+	pthread_join(other, NULL);
+	CHECK(!is_polite);
+	CHECK(!wait_round());
+	CHECK(sleeps_before(100000000, 1)); /* alone again */
 	end();
 }
 
