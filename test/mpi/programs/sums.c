@@ -260,7 +260,6 @@ BEHAVIOUR(whole_numbers, 2)
 	check_say("%016llx", (unsigned long long)hash(to, sizeof to));
 }
 
-/* Both kinds of calls have one size. The choice for the whole numbers may change meanwhile. */
 /* Each sum overflows. */
 BEHAVIOUR(short_whole_numbers, 2)
 {
@@ -275,6 +274,8 @@ BEHAVIOUR(short_whole_numbers, 2)
 	}
 	check_say("%016llx", (unsigned long long)hash(to, sizeof to));
 }
+
+/* Both kinds of calls have one size. The choice for the whole numbers may change meanwhile. */
 BEHAVIOUR(beside_whole_numbers, 2)
 {
 	enum { LONG = 3 * N };
