@@ -98,7 +98,7 @@ struct guard_ops {
 
 /* Chooses a kind by trial and installs what it needs. Idempotent. Returns: 0 or -errno.
  * Context: any thread, not in signal handlers. Owner: ops has to live for ever. */
-int guard_init(const struct guard_ops *ops);
+__attribute__((cold)) int guard_init(const struct guard_ops *ops);
 const char *guard_kind_name(void); /* "mremap", "uffd", "mprotect", "none" */
 const char *guard_reason(void);    /* why kinds that were tried before do not work; "" */
 /* Gives back all that can be given back. No range may be armed. */

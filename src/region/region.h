@@ -75,7 +75,7 @@ struct region_extent {
 void region_expect_arenas(uint32_t count);
 /* Creates the arena (memfd, mapped here). Idempotent. Returns: 0 or -errno; the reason is logged
  * once and stored for region_init_error(). */
-int region_init(void);
+__attribute__((cold)) int region_init(void);
 const char *region_init_error(void); /* "" when none */
 /* Frees the pool and ends adoption. Regions stay mapped, as the program goes on using its memory.
  * No transfer may be in flight. */

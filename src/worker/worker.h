@@ -56,6 +56,7 @@ struct worker_setup {
 
 /* Starts a worker, at most once per process, and does not wait for it. Returns: 0, or -errno with a
  * sentence in `reason`. */
+__attribute__((cold))
 int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason,
 		 size_t cap);
 /* Tests whether a worker could be started. Returns: 0 with the path of its program, or -errno with
