@@ -93,7 +93,8 @@ def test_one_screen(host_run):
     text = done.stdout.splitlines()
     assert len(text) <= 24 and '\nWhat to change:\n- ' in done.stdout
     assert re.match(r'traced: 2 ranks, [0-9.]+ m?s, [0-9.]+ m?s of CPU time\. Collectives take '
-                    r'\d+\.\d % of the time: ', text[0])
+                    r'\d+\.\d % of the time: \d+\.\d % until the last rank has called, the rest moving, '
+                    r'computing and sleeping\.$', text[0])
     assert re.match(r'Sluice executed 0 of \d+ calls', text[1])
 
 

@@ -281,7 +281,9 @@ void report_print(struct report *r, FILE *out)
 		program_name(r), r->ranks, r->ranks == 1 ? "rank" : "ranks", wall,
 		r->cpu_ns ? ", " : "", r->cpu_ns ? cpu : "", r->cpu_ns ? " of CPU time" : "",
 		in / 10, in % 10);
-	fprintf(out, "%u.%u %% waiting for other ranks, the rest moving and computing.\n",
+	fprintf(out,
+		"%u.%u %% until the last rank has called, the rest moving, computing and "
+		"sleeping.\n",
 		waiting / 10, waiting % 10);
 	fprintf(out,
 		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n",
