@@ -210,22 +210,27 @@ static bool is_of_terminal(const struct signalfd_siginfo *info)
 	return info->ssi_code == FROM_KERNEL && info->ssi_signo < 64 && set >> info->ssi_signo & 1;
 }
 
-/* A signal of the terminal has reached the image already if both are in one process group. */
-static void forward(int signals, int image)
+/* A signal of the terminal has reached the image already if both are in one process group.
+ * Launchers send theirs to the process group of the one that they have started: children, too. */
+static void forward(int signals, int image, int launcher)
 {
 	struct signalfd_siginfo info;
+	int group;
 
 	while (read(signals, &info, sizeof info) == (ssize_t)sizeof info) {
 		if (info.ssi_signo == SIGCHLD || info.ssi_signo == SIGPIPE)
 			continue;
-		if (is_of_terminal(&info) && getpgid(image) == getpgrp())
+		group = getpgid(image);
+		if (is_of_terminal(&info) && group == getpgrp())
 			continue;
-		kill(image, (int)info.ssi_signo);
+		if ((int)info.ssi_pid != launcher || group <= 0 || group == getpgrp() ||
+		    kill(-group, (int)info.ssi_signo))
+			kill(image, (int)info.ssi_signo);
 	}
 }
 
 /* Forwards signals until the image ends. */
-static _Noreturn void be_shell(int socket, int signals, int image)
+static _Noreturn void be_shell(int socket, int signals, int image, int launcher)
 {
 	struct pollfd fds[2] = { { .fd = socket, .events = POLLIN },
 				 { .fd = signals, .events = POLLIN } };
@@ -235,7 +240,7 @@ static _Noreturn void be_shell(int socket, int signals, int image)
 		if (poll(fds, 2, -1) < 0)
 			continue;
 		if (fds[1].revents)
-			forward(signals, image);
+			forward(signals, image, launcher);
 		if (!fds[0].revents)
 			continue;
 		if (message_receive(socket, &reply, sizeof reply))
@@ -283,7 +288,7 @@ static int start_rank(const struct endpoints_program *p, const struct image_file
 			base_log(p->rank ? BASE_LOG_INFO : BASE_LOG_ERROR, "endpoints", "%s",
 				 reply.reason);
 		close_inherited(&socket, &signals);
-		be_shell(socket, signals, reply.value);
+		be_shell(socket, signals, reply.value, p->launcher);
 	}
 	close(signals);
 	close(socket);

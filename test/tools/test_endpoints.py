@@ -313,6 +313,15 @@ def test_a_killed_launched_process_takes_the_children_of_its_rank_with_it(progra
     wait_until(lambda: not is_running(pid), 'a child outlives the job')
 
 
+def test_a_signal_of_the_launcher_reaches_the_children_of_a_rank(programs):
+    """Open MPI ends a job by SIGTERM to the process group of each process that it has started."""
+    child, = start([programs / 'self', 'child'], 1, 1)
+    pid, = started_pids([child])
+    child.terminate()
+    assert finish([child])[0][0] == -signal.SIGTERM
+    wait_until(lambda: not is_running(pid), 'a child outlives the job')
+
+
 def test_a_killed_carrier_takes_all_ranks_with_it(programs):
     started = start([programs / 'ranks', 'pause'], 2, 2)
     pids = started_pids(started)
