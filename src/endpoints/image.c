@@ -70,6 +70,20 @@ static void *map_file(const char *path, size_t *out_bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
+/* OpenSHMEM maps its heap at one address in each process. Open MPI's library, and that of Cray and
+ * Sandia. */
+static bool needs_shmem(const struct elf_view *v)
+{
+	for (size_t i = 0; i < v->dyn_count && v->dyn[i].d_tag != DT_NULL; i++) {
+		const char *name = elf_view_string(v, v->dyn[i].d_un.d_val);
+
+		if (v->dyn[i].d_tag == DT_NEEDED &&
+		    (!strncmp(name, "liboshmem.so", 12) || !strncmp(name, "libsma.so", 9)))
+			return true;
+	}
+	return false;
+}
+
 /* Returns: why the mapped program cannot be an image, or NULL. */
 static const char *check_program(const void *at, size_t bytes, struct image_file *out)
 {
@@ -86,6 +100,8 @@ static const char *check_program(const void *at, size_t bytes, struct image_file
 		return "is not position-independent (no PIE)";
 	if (strlen(view.interp) >= sizeof out->interp || !strstr(view.interp, "ld-linux"))
 		return "has another loader than glibc's";
+	if (needs_shmem(&view))
+		return "links OpenSHMEM, whose heap has one address in all processes";
 	strcpy(out->interp, view.interp);
 	return NULL;
 }

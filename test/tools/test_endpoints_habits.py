@@ -146,3 +146,18 @@ int main(void) { char *p = malloc(8); int ok = !p[0] + 1; free(p); return !ok; }
     for status, out, err in finish(start([tmp_path / 'sanitized'], 2, 2)):
         assert (status, out) == (0, '') and 'a sanitizer needs its address space' in err
     assert re.search('endpoints +no +a sanitizer needs', sluice('check', tmp_path / 'sanitized').stdout)
+
+
+def test_a_program_with_openshmem_stays_a_process(tmp_path):
+    """Its library maps the heap of each process at the same address, MAP_FIXED."""
+    compile_c(tmp_path / 'liboshmem.so', LIBRARY, '-shared', '-fPIC')
+    source = '''
+int PMPI_Shmem_test(void) { return 0; }
+int habit_add(int);
+int main(void) { return habit_add(5); }
+'''
+    path = compile_c(tmp_path / 'shmem', source, '-rdynamic', f'-L{tmp_path}', '-loshmem',
+                     f'-Wl,-rpath,{tmp_path}')
+    for status, out, err in finish(start([path], 2, 2)):
+        assert (status, out) == (5, '') and 'links OpenSHMEM, whose heap has one address' in err
+    assert re.search('endpoints +no +.*links OpenSHMEM', sluice('check', path).stdout)
