@@ -180,12 +180,25 @@ static bool keeps_fd(int fd)
 
 /* ---- ranks behind wrapper scripts --------------------------------------------------- */
 
+/* A debugger waits for the program that it has asked for, in this process. */
+__attribute__((cold)) static bool is_traced(void)
+{
+	char text[512] = "";
+	const char *tracer;
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+
+	syscall(SYS_read, fd, text, sizeof text - 1);
+	syscall(SYS_close, fd);
+	tracer = strstr(text, "TracerPid:\t");
+	return tracer && tracer[sizeof "TracerPid:\t" - 1] != '0';
+}
+
 /* Between vfork() and exec, where the C library's access() is ours as well. */
-static bool is_rank(const char *path)
+__attribute__((cold)) static bool is_rank(const char *path)
 {
 	int saved = errno;
 	bool is = !syscall(SYS_faccessat, AT_FDCWD, path, X_OK) &&
-		  preload_target_of(path) == PRELOAD_TARGET_MPI;
+		  preload_target_of(path) == PRELOAD_TARGET_MPI && !is_traced();
 
 	errno = saved;
 	return is;
@@ -199,7 +212,7 @@ static const char *value_of(const char *entry, const char *name)
 }
 
 /* Returns: the path of bin/sluice in an entry of a wrapper's environment, or NULL. */
-static const char *tool_of(const char *entry)
+__attribute__((cold)) static const char *tool_of(const char *entry)
 {
 	const char *value = value_of(entry, ENDPOINT_VARIABLE);
 
@@ -208,6 +221,7 @@ static const char *tool_of(const char *entry)
 
 /* With --endpoints this process is a wrapper whose programs may be ranks, if the environment says
  * so. Returns: bytes that tool_env() needs; 0: the program is executed as it is. */
+__attribute__((cold))
 static size_t tool_env_bytes(const char *path, char *const argv[], char *const envp[])
 {
 	size_t count = 0, bytes = 0;
@@ -229,6 +243,7 @@ static size_t tool_env_bytes(const char *path, char *const argv[], char *const e
 
 /* In `space` of tool_env_bytes() bytes: the environment for bin/sluice, which is to execute the
  * program and preloads nothing. */
+__attribute__((cold))
 static char *const *tool_env(const char *path, char *const envp[], void *space,
 			     const char **out_tool)
 {
@@ -258,6 +273,7 @@ static char *const *tool_env(const char *path, char *const envp[], void *space,
 }
 
 /* Returns: 0 with the path that would be executed, or -errno. */
+__attribute__((cold))
 static int find_rank(const char *file, char *const envp[], char path[PATH_MAX])
 {
 	int saved = errno, rc = -ENOENT;

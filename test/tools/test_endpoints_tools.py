@@ -110,6 +110,20 @@ def test_gdb_stops_a_rank_at_a_breakpoint(rank, working, tmp_path):
     assert re.search(r'\$1 = \d+', said), said
 
 
+@pytest.mark.parametrize('tool', ['gdb', 'strace'])
+def test_a_program_that_a_debugger_starts_is_a_process_of_its_own(tool, program):
+    """With --endpoints these are wrappers whose programs may share."""
+    line = {'gdb': ['gdb', '-nx', '-batch', '-iex', 'set debuginfod enabled off', '-ex', 'break print_names',
+                    '-ex', 'run', '-ex', 'backtrace', '-ex', 'kill', '--args', program, 'names'],
+            'strace': ['strace', '-e', 'trace=write', program, 'names']}[tool]
+    if not shutil.which(tool):
+        pytest.skip(f'no {tool}')
+    (_, out, err), = finish(start(line, 1, 1))
+    if 'ptrace' in err and 'Operation not permitted' in err:
+        pytest.skip('ptrace is not permitted')
+    assert re.search({'gdb': r'^#1 .*main \(', 'strace': r'^write\(1, '}[tool], out + err, re.M), out + err
+
+
 def test_the_lines_for_the_parent_name_the_files_of_all_ranks(working, program):
     started, pids = working
     _, all_lines, _ = info('--pid', carrier_of(started), '--gdb')
