@@ -369,18 +369,23 @@ static int build_stack(const struct image_start *start, const struct loaded *so,
 /* Waits until the child has put its state into force. Returns: 0 or -errno. */
 static int await_child(struct child_job *job, int pid, char *reason, size_t cap)
 {
+	bool has_ended = false;
 	uint32_t phase;
 
-	while ((phase = atomic_load_explicit(&job->phase, memory_order_acquire)) == CHILD_STARTS) {
+	while (atomic_load_explicit(&job->phase, memory_order_acquire) == CHILD_STARTS &&
+	       !has_ended) {
 		os_futex_wait(&job->phase, CHILD_STARTS, WAIT_NS);
-		if (waitpid(pid, NULL, WNOHANG) == pid) {
-			snprintf(reason, cap, "its process was killed");
-			return -ECHILD;
-		}
+		has_ended = waitpid(pid, NULL, WNOHANG) == pid;
 	}
-	if (phase == CHILD_READY)
+	phase = atomic_load_explicit(&job->phase, memory_order_acquire);
+	if (phase == CHILD_READY && !has_ended)
 		return 0;
-	waitpid(pid, NULL, 0);
+	if (phase != CHILD_FAILED) {
+		snprintf(reason, cap, "its process was killed");
+		return -ECHILD;
+	}
+	if (!has_ended)
+		waitpid(pid, NULL, 0);
 	return fail(-job->error, reason, cap, job->failed, NULL);
 }
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -41,18 +42,17 @@ def switch(request, monkeypatch):
     monkeypatch.setitem(FOR_ALL, 'SLUICE_ENDPOINTS_SWITCH', request.param)
 
 
+def start_rank(rank, command, share, env=(), **popen):
+    env = {**FOR_ALL, 'MPI_LOCALRANKID': str(rank), 'PMI_RANK': str(rank), 'SLUICE_LOG': 'info', **dict(env)}
+    line = [SLUICE, 'run', f'--endpoints={share}', *command]
+    return subprocess.Popen([str(word) for word in line], env=plain_env(**env), text=True,
+                            **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **popen})
+
+
 def start(command, ranks, share, rank_env=(), rank_popen=(), **popen):
     """One process a rank, all children of this launcher."""
-    started = []
-    for rank in range(ranks):
-        env = {**FOR_ALL, 'MPI_LOCALRANKID': str(rank), 'PMI_RANK': str(rank), 'SLUICE_LOG': 'info',
-               **(rank_env[rank] if rank_env else {})}
-        line = [SLUICE, 'run', f'--endpoints={share}', *command]
-        own = rank_popen[rank] if rank_popen else {}
-        started.append(subprocess.Popen([str(word) for word in line], env=plain_env(**env), text=True,
-                                        **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **popen,
-                                           **own}))
-    return started
+    return [start_rank(rank, command, share, rank_env[rank] if rank_env else (),
+                       **{**popen, **(rank_popen[rank] if rank_popen else {})}) for rank in range(ranks)]
 
 
 def finish(started):
@@ -247,6 +247,40 @@ def test_an_alarm_set_before_the_program_comes_in_the_foreground_of_a_terminal(p
 def test_each_rank_has_its_own_priority(programs):
     own = [{'preexec_fn': lambda nice=nice: os.nice(nice)} for nice in (3, 7, 3)]
     assert [end[0] for end in run([programs / 'self', 'nice'], 3, 3, rank_popen=own)] == [3, 7, 3]
+
+
+def cpu_ticks(pid):
+    return sum(map(int, pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')')[1].split()[11:13]))
+
+
+@pytest.fixture
+def first(programs):
+    """Starts rank 0, from which the carrier descends. Returns the process ID of its image."""
+    started = []
+
+    def begin(share, does, **popen):
+        started.append(start_rank(0, [programs / 'ranks', 'signal', does], share, **popen))
+        return started_pids(started)[0]
+    yield begin
+    for child in started:
+        child.send_signal(signal.SIGUSR1)
+    assert [end[:2] for end in finish(started)] == [(33, '0: signal\n')] * len(started)
+
+
+def test_a_rank_that_cannot_start_beside_the_first_stays_a_process(first, programs):
+    """The first one's limit does not permit the number of a descriptor that the second one has."""
+    few = {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))}
+    pid = first(3, 'yield', **few)
+    null = os.open('/dev/null', os.O_RDONLY)
+    os.dup2(null, 100)
+    os.close(null)
+    refused = start_rank(1, [programs / 'ranks', '_exit'], 3, pass_fds=[100])
+    os.close(100)
+    (status, _, err), = finish([refused])
+    assert status == 21 and 'this rank stays a process: fcntl(F_DUPFD): Invalid argument' in err
+    before = cpu_ticks(pid) # it is the only one: once it is at home it does not go to a worker
+    wait_until(lambda: cpu_ticks(pid) > before + 5, 'the scheduler has a rank that has not started')
+    assert finish([start_rank(2, [programs / 'ranks', '_exit'], 3, **few)]) == [(22, '', '')]
 
 
 def test_ranks_in_containers_of_their_own_do_not_share(programs):

@@ -155,9 +155,14 @@ static int ends(const char *what)
 		_exit(20 + rank);
 	if (!strcmp(what, "quick"))
 		quick_exit(20 + rank);
-	if (!strcmp(what, "pause")) {
+	if (!strcmp(what, "pause") || !strcmp(what, "yield")) {
 		printf("%d: %d\n", rank, getpid());
 		fflush(stdout);
+		for (int i = 1; !strcmp(what, "yield"); i++)
+			if (i % 1000000 == 0 && getppid() == 1) /* a system call goes home */
+				return 98;
+			else
+				sched_yield();
 		for (;;)
 			pause();
 	}
@@ -197,7 +202,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(what, "signal")) {
 		signal(SIGUSR1, on_signal);
-		return ends("pause");
+		return ends(argc > 2 ? argv[2] : "pause");
 	}
 	return ends(argc > 2 && atoi(argv[2]) != rank ? "pause" : what);
 }
