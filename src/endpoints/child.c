@@ -113,13 +113,27 @@ NOT_WATCHED static void set_sched(struct child_job *job)
 	failed(job, sys(SYS_sched_setattr, 0, (long)to, 0, 0), "sched_setattr");
 }
 
-/* CPUs, memory policy and process group are what the launcher wishes, not what is needed. */
+/* The cgroup of the rank that came first may not have these CPUs, or only some of them. */
+NOT_WATCHED static void set_cpus(struct child_job *job)
+{
+	const struct endpoints_state *state = &job->start->state;
+	uint64_t now[BASE_ARRAY_LEN(state->cpus)] = { 0 };
+
+	if (!state->cpu_bytes ||
+	    failed(job, sys(SYS_sched_setaffinity, 0, state->cpu_bytes, (long)state->cpus, 0),
+		   "sched_setaffinity") ||
+	    sys(SYS_sched_getaffinity, 0, sizeof now, (long)now, 0) < 0)
+		return;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(now); i++)
+		if (now[i] != state->cpus[i])
+			failed(job, -EINVAL, "sched_setaffinity");
+}
+
+/* Memory policy and process group are what the launcher wishes, not what is needed. */
 NOT_WATCHED static void set_placement(struct child_job *job)
 {
 	const struct endpoints_state *state = &job->start->state;
 
-	if (state->cpu_bytes)
-		sys(SYS_sched_setaffinity, 0, state->cpu_bytes, (long)state->cpus, 0);
 	if (state->mempolicy == 0)
 		sys(SYS_set_mempolicy, 0, 0, 0, 0);
 	else if (state->mempolicy > 0)
@@ -165,6 +179,7 @@ NOT_WATCHED int child_main(void *arg)
 	if (!failed(job, sys(SYS_fchdir, job->start->cwd, 0, 0, 0), "fchdir"))
 		arrange_fds(job);
 	sys(SYS_umask, job->start->state.umask, 0, 0, 0);
+	set_cpus(job);
 	set_placement(job);
 	set_sched(job);
 	set_name(job);

@@ -244,6 +244,32 @@ def test_an_alarm_set_before_the_program_comes_in_the_foreground_of_a_terminal(p
     os.close(terminal)
 
 
+CONTAINER = '''
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setaffinity, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+	struct sock_fprog p = { sizeof f / sizeof *f, f };
+
+	(void)argc;
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &p))
+		return 97;
+	execv(argv[0], argv);
+	return 98;
+}
+'''
+
+
 def test_each_rank_has_its_own_priority(programs):
     own = [{'preexec_fn': lambda nice=nice: os.nice(nice)} for nice in (3, 7, 3)]
     assert [end[0] for end in run([programs / 'self', 'nice'], 3, 3, rank_popen=own)] == [3, 7, 3]
@@ -281,6 +307,17 @@ def test_a_rank_that_cannot_start_beside_the_first_stays_a_process(first, progra
     before = cpu_ticks(pid) # it is the only one: once it is at home it does not go to a worker
     wait_until(lambda: cpu_ticks(pid) > before + 5, 'the scheduler has a rank that has not started')
     assert finish([start_rank(2, [programs / 'ranks', '_exit'], 3, **few)]) == [(22, '', '')]
+
+
+def test_a_rank_whose_cpus_the_first_may_not_use_stays_a_process(first, programs, tmp_path):
+    """A filter in place of a cgroup: the first one's descendants cannot change their CPUs."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip('needs two CPUs')
+    own = min(os.sched_getaffinity(0))
+    compile_c(tmp_path / 'container', CONTAINER)
+    first(2, 'pause', executable=tmp_path / 'container', preexec_fn=lambda: os.sched_setaffinity(0, {own}))
+    (status, _, err), = finish([start_rank(1, [programs / 'ranks', '_exit'], 2)])
+    assert status == 21 and 'this rank stays a process: sched_setaffinity' in err
 
 
 def test_ranks_in_containers_of_their_own_do_not_share(programs):
