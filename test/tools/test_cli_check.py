@@ -90,6 +90,15 @@ def test_wrong_calls(args, code, why):
     assert done.stderr.count('\n') == 1
 
 
+def test_a_script_whose_interpreter_is_absent_cannot_be_executed(tmp_path):
+    for line, code in (('#! /no/such/interpreter -x', 126), ('#! /bin/sh -e', 0)):
+        (tmp_path / 'app').write_text(f'{line}\n')
+        (tmp_path / 'app').chmod(0o755)
+        done = sluice('check', tmp_path / 'app')
+        assert done.returncode == code
+        assert ('its interpreter does not exist' in done.stderr) == (code == 126)
+
+
 # ---- copy engines --------------------------------------------------------------------------------
 
 STEPS = ['found', 'copies', 'many', 'fresh pages', 'fork', 'retire']

@@ -228,6 +228,22 @@ static void print_json(const char *path, const struct finding found[FINDINGS])
 	putchar('\n');
 }
 
+/* execve() of such a script fails, with an error that names the script. */
+static bool interpreter_is_absent(const char *path)
+{
+	char line[PATH_MAX], *name = line + 2;
+	FILE *in = fopen(path, "re");
+	bool is_script = in && fgets(line, sizeof line, in) && !strncmp(line, "#!", 2);
+
+	if (in)
+		fclose(in);
+	if (!is_script)
+		return false;
+	name += strspn(name, " \t");
+	name[strcspn(name, " \t\n")] = '\0';
+	return *name && access(name, F_OK);
+}
+
 int tool_check(int argc, char **argv)
 {
 	static struct finding found[FINDINGS] = {
@@ -254,6 +270,11 @@ int tool_check(int argc, char **argv)
 	if (rc) {
 		tool_say("check: cannot execute %s: %s", argv[1 + json], strerror(-rc));
 		return rc == -ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE;
+	}
+	if (interpreter_is_absent(path)) {
+		tool_say("check: cannot execute %s: its interpreter does not exist",
+			 argv[1 + json]);
+		return TOOL_CANNOT_EXECUTE;
 	}
 	check_all(path, found);
 	(json ? print_json : print_text)(path, found);
