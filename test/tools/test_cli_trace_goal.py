@@ -44,6 +44,12 @@ def counted(done):
     return [sum(int(c[i]) for c in ranks) for i in (0, 1)]
 
 
+def test_a_folder_that_does_not_exist_is_named_as_such(tmp_path):
+    done = sluice('trace', 'goal', tmp_path / 'absent')
+    assert done.returncode == 1
+    assert done.stderr == f'sluice: trace: cannot read {tmp_path}/absent: No such file or directory\n'
+
+
 def test_messages_are_those_that_the_program_sent(mpi, tmp_path):
     done, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'ring', 'stencil', 'wild')
     sums = counted(done)

@@ -66,7 +66,11 @@ int messages_open(const char *folder, struct messages_file **out, uint32_t *out_
 
 	*out = NULL;
 	*out_ranks = 0;
-	while (dir && !ret && (e = readdir(dir))) {
+	if (!dir) {
+		tool_say("trace: cannot read %s: %s", folder, strerror(errno));
+		return -EINVAL;
+	}
+	while (!ret && (e = readdir(dir))) {
 		struct messages_file f;
 
 		if (!is_ours(e->d_name))
@@ -76,8 +80,7 @@ int messages_open(const char *folder, struct messages_file **out, uint32_t *out_
 		if (!ret)
 			ret = place(&f, out, out_ranks);
 	}
-	if (dir)
-		closedir(dir);
+	closedir(dir);
 	if (!ret && !*out)
 		ret = liballprof_open(folder, out, out_ranks);
 	for (uint32_t r = 0; !ret && r < *out_ranks; r++)
