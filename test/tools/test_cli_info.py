@@ -96,6 +96,12 @@ def test_options_have_value_default_source_and_what_they_take():
     assert options['SLUICE_REGION_KIND']['accepts'] == 'auto, arena, cma or staged'
 
 
+def test_a_process_that_does_not_exist_is_named_as_such():
+    done = sluice('info', '--pid', str(2 ** 22 + 1))
+    assert (done.returncode, done.stdout) == (1, '')
+    assert done.stderr == f'sluice: info: process {2 ** 22 + 1}: No such process\n'
+
+
 def test_a_wrong_environment_is_shown_and_is_exit_1():
     env = {'SLUICE_COLL_TRESHOLD': '1', 'region_max': 'many'}
     problems = info_json(env, code=1)['problems']

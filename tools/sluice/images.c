@@ -216,7 +216,7 @@ int info_images(int pid, bool for_gdb)
 	snprintf(path, sizeof path, "/proc/%d/maps", pid);
 	rc = read_maps(path, &maps);
 	if (rc) {
-		tool_say("info: process %d: %s", pid, strerror(-rc));
+		tool_say("info: process %d: %s", pid, strerror(rc == -ENOENT ? ESRCH : -rc));
 		return TOOL_FAILED;
 	}
 	rc = read_space(pid, &maps, &space);
