@@ -213,6 +213,7 @@ def test_mistakes_are_one_line_and_the_right_exit_code(home, tmp_path):
     assert '--dry-run' in one_line(tune('--dry-rnu', env=home), 2)
     assert 'no such file' in one_line(tune('--mpi', '/nowhere/at/all', env=home), 1)
     one_line(tune('-n', '1', env=home), 2)
+    assert 'all: numbers from 2 to 64' in one_line(tune('-n', 'all', env=home), 2)
     assert 'no program' in one_line(tune('--launcher', 'no-such-launcher', env=home), 1)
     home['XDG_CONFIG_HOME'] = '/proc/nothing'
     assert 'cannot write /proc/nothing' in one_line(tune(env=home), 1)

@@ -37,10 +37,10 @@ def say(text):
 
 
 def ranks_list(text):
-    numbers = [int(x) for x in text.split(',')]
-    if not all(2 <= n <= 64 for n in numbers):
+    words = text.split(',')
+    if not all(w.isdigit() and 2 <= int(w) <= 64 for w in words):
         raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to 64, with commas')
-    return numbers
+    return [int(w) for w in words]
 
 
 def parse(argv):
