@@ -35,7 +35,8 @@ static const char help[] =
 	"                 loses its oldest records. Sums over calls stay exact.\n"
 	"  --goal FILE    record each message; FILE: the run as a GOAL program.\n"
 	"                 With report: show this profile of GOAL schedules\n"
-	"  --set, --mpi   as for sluice run\n"
+	"  --set, --mpi, --endpoints\n"
+	"                 as for sluice run\n"
 	"\n"
 	"Examples:\n"
 	"  mpiexec -n 4 sluice trace -o t1 ./app input.dat\n"
@@ -371,7 +372,8 @@ static int prepare(bool has_library)
 int tool_trace(int argc, char **argv)
 {
 	static const char *const flags[] = {
-		"--output", "--limit", "--goal", "--set", "--mpi", "--help", NULL
+		"--output", "--limit", "--goal", "--set", "--mpi", "--endpoints",
+		"--help", NULL
 	};
 	static const struct run_verb trace = {
 		.name = "trace",
