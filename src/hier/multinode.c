@@ -306,7 +306,7 @@ static void explain(const struct hier_comm *s, const struct comm_state *cs)
 
 static void hier_destroy(struct hier_comm *s);
 
-static struct hier_comm *hier_create(struct comm_state *cs)
+__attribute__((cold)) static struct hier_comm *hier_create(struct comm_state *cs)
 {
 	bool has_room = atomic_fetch_add_explicit(&spans, 1, memory_order_relaxed) < SPANS_MAX;
 	struct hier_comm *s = hier_alloc(cs);

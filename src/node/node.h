@@ -43,7 +43,7 @@ struct node_oob {
 
 /* Announces this process to the others of the job, before MPI_Init. Does nothing when the launcher
  * does not identify the job. node_withdraw() reverts it (MPI_Finalize). */
-void node_announce(bool prefer_pmix);
+__attribute__((cold)) void node_announce(bool prefer_pmix);
 void node_withdraw(void);
 /*
  * Looks for these ranks of the job on this machine, after MPI_Init. Returns: the index of the first

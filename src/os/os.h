@@ -195,6 +195,7 @@ struct os_import {
  * `dynamic`. `next` is written before. Returns: false: the library does not call it so, the
  * function is not known, or it is replaced already. Context: the library stays loaded.
  */
+__attribute__((cold))
 bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic);
 
 /* wait_round() of libsluice.so, for another library that a host MPI calls instead of sched_yield().

@@ -123,6 +123,7 @@ void policy_figures_print(const struct policy_figures figures[COLL_COUNT], FILE 
 uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT]);
 
 /* Fills the gates of all collectives. is_traced: gates check, and so count, small calls. */
+__attribute__((cold))
 void policy_gates(struct coll_gate gates[COLL_FORMS][COLL_COUNT], const struct policy_options *o,
 		  const struct policy_figures figures[COLL_COUNT], bool is_traced);
 /* Closes all gates: Sluice admits no further call. */

@@ -29,6 +29,7 @@ struct elf_view {
 bool elf_view_is_elf(const void *base, size_t size_bytes);
 /* Fills `out` from the file mapped at base. Returns: 0; -ENOEXEC for another machine or class;
  * -EINVAL for a malformed file. A missing dynamic section is no error. */
+__attribute__((cold))
 int elf_view_open(const void *base, size_t size_bytes, struct elf_view *out);
 /* The dynamic string at `offset`, or "" when it lies outside. */
 const char *elf_view_string(const struct elf_view *v, uint64_t offset);

@@ -292,7 +292,7 @@ static void load_text(struct reader *r, char *text)
 }
 
 /* Returns: false when the file does not exist. */
-static bool load_path(struct reader *r, const char *path)
+__attribute__((cold)) static bool load_path(struct reader *r, const char *path)
 {
 	struct tune_result *out = r->out;
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;

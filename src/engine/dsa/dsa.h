@@ -34,6 +34,7 @@ struct dsa_queue {
  * Lists the enabled queues of type user.
  * Returns: their number; 0 with the reason. Context: reads /sys.
  */
+__attribute__((cold))
 int dsa_find(struct dsa_queue *out, int max, char *reason, size_t cap);
 /* Opens a queue. Returns: a descriptor, or -errno with the reason. */
 int dsa_open(const struct dsa_queue *q, char *reason, size_t cap);

@@ -16,6 +16,7 @@ struct fault_settings {
 
 /* Parses "inner=sw,delay=100,rate=1G,short=3,error=5,hang=9"; "" injects nothing. Returns: 0, or
  * -EINVAL with the reason. */
+__attribute__((cold))
 int fault_settings_parse(const char *text, struct fault_settings *out, char *reason, size_t cap);
 
 #endif

@@ -117,7 +117,7 @@ struct host_library {
 
 /* Fills *out. Returns: 0, or -ENOSYS when the library lacks a symbol of the ABI. */
 typedef int abi_driver(struct abi *out, const struct host_library *library);
-abi_driver abi_mpich, abi_ompi, abi_std;
+__attribute__((cold)) abi_driver abi_mpich, abi_ompi, abi_std;
 
 extern struct abi abi;
 extern struct host_functions host; /* the host MPI's own, its PMPI_X */

@@ -141,6 +141,9 @@ def send_body(f, call):
     return lines + [f'\treturn rt_is_intercepting() ? {call} : {bare};']
 
 
+COMMON = ('Cart_', 'Comm_', 'Dist_graph_', 'Graph_', 'Pready', 'Put', 'Start', 'Win_')
+
+
 def waited(f, call):
     """The call of a function as wait/ sees it: one wait, or one test of what may come."""
     names = [p.name for p in f.parameters]
@@ -153,7 +156,7 @@ def waited(f, call):
         return f'WAIT_SEND({call}, comm, dest)'
     if 'comm' in names and 'source' in names:
         return f'WAIT_RECV({call}, comm, source)'
-    if f.kind in table.COLLECTIVES or f.name.startswith(('Start', 'Win_', 'Comm_', 'Pready', 'Put')):
+    if f.kind in table.COLLECTIVES or f.name.startswith(COMMON):
         return f'WAIT_COMMON({call})'
     return f'WAIT_CALL({call})'
 
@@ -161,6 +164,8 @@ def waited(f, call):
 def observe_body(f, call):
     if f.is_send:
         return send_body(f, call)
+    if not f.terms:
+        return [f'\treturn {call};']
     sync = [t for t in f.terms if t.verb == 'sync']
     lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
              '\t\tcomm_state_sync(comm);'] if sync else []

@@ -5,28 +5,11 @@ import re
 import table
 
 # Functions that libsluice.so does not export, and this library does.
-CREATORS = """
-use int Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)
-use int Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)
-use int Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
-use int Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)
-use int Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int \
-reorder, MPI_Comm *newcomm)
-use int Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm)
-use int Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int \
-reorder, MPI_Comm *newcomm)
-use int Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const \
-int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *newcomm)
-use int Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win)
-use int Win_allocate_shared(_c)(MPI_Aint size, DISPL disp_unit, MPI_Info info, MPI_Comm comm, void \
-*baseptr, MPI_Win *win)
+NOT_EXPORTED = """
 use4 int Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int \
 dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 use4 int Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, \
 int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
-use int Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int \
-sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, \
-int reorder, MPI_Comm *newcomm)
 """
 STATUS = ['char room[RECORD_STATUS_BYTES] __attribute__((aligned(8)));',
           'MPI_Status *used = record_status(status, room);']
@@ -122,9 +105,10 @@ for name in 'create', 'create_c', 'allocate', 'create_dynamic', 'allocate_shared
 
 
 def made(f):
-    """The communicator that a function makes."""
+    """The communicator that exists when a function returns."""
     names = [p.name for p in f.parameters if p.type == 'MPI_Comm *' or p.type == 'MPI_Comm' and p.array]
-    return names[0] if names and f.name not in ('Comm_free', 'Comm_disconnect') else None
+    is_made = f.name not in ('Comm_free', 'Comm_disconnect', 'Comm_idup', 'Comm_idup_with_info')
+    return names[0] if names and is_made else None
 
 
 def side(term):
@@ -229,14 +213,13 @@ def start(f, args):
             *exported(f, args, f'record_{f.name}')]
 
 
-def creators():
-    lines = [table.LINE.match(line) for line in CREATORS.strip().splitlines()]
-    return [table.Function(match, large) for match in lines
-            for large in ([False, True] if match['both'] else [False])]
+def not_exported():
+    lines = [table.LINE.match(line) for line in NOT_EXPORTED.strip().splitlines()]
+    return [table.Function(match) for match in lines]
 
 
 def write_optional(functions, head, form_of):
-    names = [p + f.name for f in [*functions, *creators()] if f.kind != 'init' and is_optional(f) and
+    names = [p + f.name for f in [*functions, *not_exported()] if f.kind != 'init' and is_optional(f) and
              around(f, form_of) for p in ('MPI_', 'PMPI_')]
     return '\n'.join([head, '/* X(name): exported where the library has it */',
                       '#define RECORD_OPTIONAL(X) \\', *[f'\tX({name}) \\' for name in names], ''])
@@ -244,7 +227,7 @@ def write_optional(functions, head, form_of):
 
 def write(functions, head, neutral_args, form_of):
     out = [head]
-    for f in [*functions, *creators()]:
+    for f in [*functions, *not_exported()]:
         if f.kind == 'init':
             out += start(f, neutral_args(f))
         elif around(f, form_of):
