@@ -118,3 +118,4 @@ def test_what_is_no_trace_is_told(tmp_path):
     for words in ([], ['--jsn', tmp_path], [tmp_path, tmp_path], [tmp_path, '--host']):
         done = sluice('report', *words)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert f'sluice report {tmp_path} --host {tmp_path}' in sluice('report', tmp_path, tmp_path).stderr

@@ -373,6 +373,8 @@ def test_a_program_whose_mpi_is_not_found_is_127(tmp_path):
 @pytest.mark.parametrize('words, code, said', [
     ([], 2, 'no program; write: mpiexec -n 4 sluice trace ./app'),
     (['-o'], 2, 'no program'),
+    (['-o', './app'], 2, 'no program: ./app is the value of -o'),
+    (['--endpoints', './app'], 2, 'no program: ./app is the value of --endpoints'),
     (['report'], 2, 'takes the folder'),
     (['report', 'a', 'b'], 2, "not 'b'"),
     (['report', '--goal'], 2, '--goal takes a file'),

@@ -81,7 +81,11 @@ int tool_report(int argc, char **argv)
 				tool_say("report: --host takes the folder of a trace");
 				return TOOL_MISUSE;
 			}
-		} else if (**arg == '-' || folder) {
+		} else if (**arg != '-' && folder) {
+			tool_say("report: one folder, or two runs to compare: sluice report %s "
+				 "--host %s", folder, *arg);
+			return TOOL_MISUSE;
+		} else if (**arg == '-') {
 			tool_say("report: there is no option '%s'; see: sluice report --help",
 				 *arg);
 			return TOOL_MISUSE;

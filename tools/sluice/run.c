@@ -86,6 +86,7 @@ static void report_problems(const char *program)
 struct run_args {
 	const char *mpi;
 	char **program; /* NULL: no program on the command line */
+	char **value;   /* the last word that was the value of the option before it; or NULL */
 	bool wants_help;
 };
 
@@ -148,6 +149,7 @@ static void parse_args(char **arg, struct run_args *out)
 		words = verb->own_flag ? verb->own_flag(arg) : 0;
 		if (words) {
 			arg += words - 1;
+			out->value = words > 1 ? arg : out->value;
 			continue;
 		}
 		if (tool_is_flag(*arg, "--set", &value)) {
@@ -160,7 +162,7 @@ static void parse_args(char **arg, struct run_args *out)
 			value = unknown_flag(*arg) ? NULL : "";
 		}
 		if (!value && arg[1])
-			arg++;
+			out->value = ++arg;
 	}
 	out->program = *arg ? arg : NULL;
 }
@@ -472,6 +474,12 @@ static int cannot_execute(const char *program, const char *path, int error)
 	return error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE;
 }
 
+static void tell_problems(void)
+{
+	for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
+		tool_say("%s: %s", verb->name, line);
+}
+
 int run_program(const struct run_verb *v, char **argv)
 {
 	char path[PATH_MAX] = "", library[PATH_MAX];
@@ -487,15 +495,18 @@ int run_program(const struct run_verb *v, char **argv)
 		return TOOL_DONE;
 	}
 	if (!args.program) {
-		tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name,
-			 verb->name);
+		tell_problems();
+		if (args.value && !args.value[1])
+			tool_say("%s: no program: %s is the value of %s", verb->name, args.value[0],
+				 args.value[-1]);
+		else
+			tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name,
+				 verb->name);
 		return TOOL_MISUSE;
 	}
 	rc = preload_find_program(args.program[0], getenv("PATH"), path, sizeof(path));
 	if (rc) {
-		/* the word may be the value of an unknown flag: report that first */
-		for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
-			tool_say("%s: %s", verb->name, line);
+		tell_problems(); /* the word may be the value of an unknown flag */
 		return cannot_execute(args.program[0], "", -rc);
 	}
 	kind = preload_target_of(path);
