@@ -21,6 +21,7 @@ static void add(char *more, size_t cap, const char *text)
 }
 
 /* Writes "MPI_Bcast (1M, root 0, app+0x1234)". */
+__attribute__((cold))
 static void describe(const struct exec_comm *e, int rank, const struct exec_slot *s,
 		     const char *unknown, char *out, size_t cap)
 {

@@ -291,6 +291,7 @@ struct goal_limits {
  * program that overlap each other give undefined contents, never an access outside them). Operands
  * have any alignment. Returns: 0 or -EINVAL.
  */
+__attribute__((cold))
 int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits,
 		uint32_t *work);
 /* Computes how much of each space the operations of a verified block name, and how much of each the

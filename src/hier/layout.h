@@ -35,7 +35,7 @@ struct hier_layout {
 
 /* Ranks with equal keys[rank] share a node. Returns: NULL when out of memory. Owner: the caller,
  * until hier_layout_destroy(). */
-struct hier_layout *hier_layout_create(const uint64_t *keys, int ranks);
+__attribute__((cold)) struct hier_layout *hier_layout_create(const uint64_t *keys, int ranks);
 void hier_layout_destroy(struct hier_layout *l);
 
 static inline int hier_node_size(const struct hier_layout *l, int node)

@@ -67,7 +67,7 @@ int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap);
 void worker_current(struct worker_ticket *out);
 /* Connects to a worker and hands over this process's arena. Returns: 0 (also when attached already)
  * or -errno. */
-int worker_attach(const struct worker_ticket *t);
+__attribute__((cold)) int worker_attach(const struct worker_ticket *t);
 /* Registers a group whose ranks are all attached; rank 0 calls it. Returns: the worker's number of
  * the group, 1 to 1023, or -errno. */
 int worker_group_open(const struct node_group *g);

@@ -106,7 +106,8 @@ bool front_is_root(uintptr_t comm, int root);
 
 /* Returns: the jump target of a trampoline. Context: trampolines call it with all argument
  * registers saved. */
-void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));
+void *front_resolve(uint64_t slot, const void *caller)
+	__attribute__((cold, visibility("hidden")));
 
 /* The system call mprotect, in trampolines.S. Returns: 0 or -errno. */
 long front_protect(void *start, size_t bytes, int protection) __attribute__((visibility("hidden")));
