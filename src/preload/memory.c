@@ -510,7 +510,10 @@ EXPORT int mlockall(int flags)
 	/* the kernel refuses MCL_ONFAULT alone */
 	if (flags & ~(MCL_CURRENT | MCL_ONFAULT) && NEXT(mlockall)(flags & ~MCL_CURRENT))
 		return -1;
-	os_vma_each(lock_one, &l);
+	if (os_vma_each(lock_one, &l)) {
+		errno = EAGAIN; /* some or all of the memory could not be locked */
+		return -1;
+	}
 	return l.failed ? -1 : 0;
 }
 
