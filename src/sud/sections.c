@@ -33,9 +33,11 @@ void sud_allow_push(void)
 	t = thread_self();
 	if (!t)
 		return;
+	set_depth(t, thread_depth(t) + 1);
+	/* After it: the signal that enables this thread comes before, or sees the depth. */
+	atomic_signal_fence(memory_order_seq_cst);
 	if (base_unlikely(!t->has_own_selector && t->is_dispatched))
 		thread_own_selector(t);
-	set_depth(t, thread_depth(t) + 1);
 }
 
 void sud_allow_pop(void)

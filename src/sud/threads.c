@@ -219,6 +219,8 @@ void sud_set_armed(bool armed)
 {
 	uint32_t remaining;
 
+	sud_local.in_lock = true; /* as lock(), without system calls */
+	atomic_signal_fence(memory_order_seq_cst);
 	spin_lock();
 	if (!armed)
 		disable_self(sud_local.thread);
@@ -237,7 +239,7 @@ void sud_set_armed(bool armed)
 								memory_order_relaxed,
 								memory_order_relaxed));
 	}
-	spin_unlock();
+	unlock(NOT_BLOCKED);
 }
 
 /* ---- registration ------------------------------------------------------------------------ */
@@ -430,8 +432,10 @@ bool thread_enable_sig(const siginfo_t *si, void *ucontext)
 	ucontext_t *uc = ucontext;
 	uint64_t *mask = (uint64_t *)&uc->uc_sigmask, old;
 	struct thread *t = sud_local.thread;
+	/* beyond RLIMIT_SIGPENDING a signal comes without its value, as if from process 0 */
+	bool is_bare = si->si_code == SI_USER && !si->si_pid && t && t->state == THREAD_SIGNALLED;
 
-	if (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie)
+	if (!is_bare && (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie))
 		return false;
 	if (!t)
 		return true;
@@ -455,8 +459,8 @@ static void dispatch_all(struct thread *self)
 	for (struct thread *t = all_threads; t; t = t->next)
 		if ((t->state == THREAD_KNOWN || t->state == THREAD_REACHED) && t != self) {
 			stays_on |= t->arms;
+			set_state(t, THREAD_SIGNALLED); /* first: the handler reads it */
 			send_enable(t);
-			set_state(t, THREAD_SIGNALLED);
 		}
 }
 

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -311,6 +312,76 @@ static void cancel_anywhere(struct trial *t)
 BEHAVIOUR(threads_cancelled_while_they_touch, 2)
 {
 	early_trials(cancel_anywhere);
+}
+
+struct late {
+	char *at;
+	_Atomic int go, has_read;
+};
+
+static void *reads_once(void *arg)
+{
+	struct late *l = arg;
+
+	while (!atomic_load(&l->go))
+		; /* no cancellation point */
+	atomic_store(&l->has_read, 1 + (*(volatile char *)l->at == 7));
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* The root is so late that the touch looks whether it lives. */
+BEHAVIOUR(a_touch_is_no_cancellation_point, 2)
+{
+	const int bytes = 4 << 20;
+	char *buf = early_map((size_t)bytes);
+
+	for (int i = 0; i < 3; i++) {
+		struct late l = { .at = buf + bytes / 2 };
+		pthread_t thread;
+
+		memset(buf, rank == 1 ? 7 : 0, (size_t)bytes);
+		MPI_Barrier(MPI_COMM_WORLD);
+		start(&thread, NULL, reads_once, &l);
+		pthread_cancel(thread);
+		if (rank == 1)
+			early_sleep_us(300000);
+		EXPECT(!MPI_Bcast(buf, bytes, MPI_BYTE, 1, MPI_COMM_WORLD));
+		atomic_store(&l.go, 1);
+		pthread_join(thread, NULL);
+		EXPECT(atomic_load(&l.has_read) == 2);
+	}
+	munmap(buf, (size_t)bytes);
+}
+
+/* A signal then comes without what was sent with it. */
+BEHAVIOUR(threads_beyond_the_limit_of_queued_signals, 2)
+{
+	const int bytes = 4 << 20;
+	char *buf = early_map((size_t)bytes);
+	struct late l = { .at = buf + bytes / 2 };
+	struct rlimit old;
+	pthread_t thread;
+
+	start(&thread, NULL, reads_once, &l);
+	EXPECT(!getrlimit(RLIMIT_SIGPENDING, &old));
+	EXPECT(!setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){ 0, old.rlim_max }));
+	for (int i = 0; i < 3; i++) {
+		memset(buf, rank == 1 ? 7 : 0, (size_t)bytes);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1)
+			early_sleep_us(2000);
+		EXPECT(!MPI_Bcast(buf, bytes, MPI_BYTE, 1, MPI_COMM_WORLD));
+	}
+	atomic_store(&l.go, 1);
+	while (!atomic_load(&l.has_read))
+		sched_yield();
+	EXPECT(atomic_load(&l.has_read) == 2);
+	EXPECT(!setrlimit(RLIMIT_SIGPENDING, &old));
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	munmap(buf, (size_t)bytes);
 }
 
 static void small_thread(struct trial *t)
