@@ -12,8 +12,8 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* Raw system calls: fault handlers come here, and the C library's are cancellation points. The pidfd
- * is open only during the check, as a job may have more ranks than a process may have
+/* Raw system calls: fault handlers come here, and the C library's are cancellation points. The
+ * pidfd is open only during the check, as a job may have more ranks than a process may have
  * descriptors. */
 bool node_process_has_exited(int pid)
 {

@@ -40,7 +40,7 @@ struct wait_facts {
 };
 /* Returns: the mode that follows from the facts. */
 enum wait_mode wait_decide(const struct wait_facts *facts);
-/* Finds the cgroup of a controller ("": version 2) in /proc/self/cgroup. Returns: its name or NULL. */
+/* Finds the cgroup of a controller ("": version 2) in /proc/self/cgroup. Returns: name or NULL. */
 const char *wait_cgroup_of(const char *text, const char *controller, size_t *out_len);
 /* Reads the facts from the options, the launcher's environment, the CPU masks of this process and
  * of its siblings, and the quota of its cgroups. */
