@@ -48,13 +48,13 @@ FOLDERS = ['preload/memory.c', 'sud', 'sud/x86_64', 'guard', 'base', 'progress',
            'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm', 'rt/coll', 'rt/request', 'rt/early',
            'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
-# Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has
-# to be initial-exec.
+# Functions without locks, allocation and locale, and no cancellation points. Not __tls_get_addr, which may
+# call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
            'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr',
            'strcspn', 'strncmp', 'strspn', 'strstr', 'stat', 'fstat', 'fcntl', 'gnu_dev_major',
            'gnu_dev_minor', '__libc_single_threaded',
-           'getpid', 'sched_yield', 'open', 'read', 'close', 'poll', 'process_vm_readv', 'process_vm_writev',
+           'getpid', 'sched_yield', 'process_vm_readv', 'process_vm_writev',
            'readlink', 'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
 
 
