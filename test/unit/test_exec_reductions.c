@@ -6,7 +6,6 @@
  * other sequences.
  */
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -14,6 +13,7 @@
 
 #include "coll/coll.h"
 #include "exec_case.h"
+#include "exec_mover.h"
 #include "goal/local.h"
 
 #define OPTIONS(...)                                                                               \
@@ -311,78 +311,6 @@ UNIT_TEST(reductions_give_what_one_rank_alone_would_compute)
 /* ---- by a process that may be killed ----------------------------------------------------- */
 
 enum { SERVED_COUNT = 60000, WORD_COME = 0, WORD_SERVED = 8 };
-enum { DIE_NEVER, DIE_BEFORE_WRITING, DIE_AFTER_WRITING, DIE_IN_UNIT, DIE_AFTER_UNIT, DEATHS };
-
-static struct {
-	int death, units;      /* how it dies, and at which unit from the end of counting */
-	_Atomic uint64_t intent;
-	uint64_t claim, bytes; /* what it has written down, and moved */
-	bool locked;
-	jmp_buf grave;
-} mover;
-
-static void die_if(int death)
-{
-	if (mover.death == death && !mover.units--)
-		longjmp(mover.grave, 1);
-}
-
-static void mover_lock(void *arg)
-{
-	(void)arg;
-	/* between two units it holds nothing: the last has ended */
-	mover.locked = true;
-}
-
-static void mover_unlock(void *arg)
-{
-	(void)arg;
-	mover.locked = false;
-	die_if(DIE_IN_UNIT);
-}
-
-static void mover_began(void *arg, uint64_t name, uint64_t bytes)
-{
-	(void)arg;
-	(void)bytes;
-	die_if(DIE_BEFORE_WRITING);
-	mover.claim = name;
-	die_if(DIE_AFTER_WRITING);
-}
-
-static void mover_ended(void *arg, uint64_t bytes)
-{
-	(void)arg;
-	die_if(DIE_AFTER_UNIT);
-	mover.claim = 0;
-	mover.bytes += bytes;
-}
-
-/* A mover serves rank 0 and dies; rank 0 then reclaims its fragments. */
-static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_whole)
-{
-	static const _Atomic bool never;
-	const struct exec_mover m = { .group = 1,
-				      .intent = &mover.intent,
-				      .lock = mover_lock,
-				      .unlock = mover_unlock,
-				      .began = mover_began,
-				      .ended = mover_ended,
-				      .stop = &never };
-	uint64_t intent;
-
-	memset(&mover, 0, sizeof mover);
-	mover.death = death;
-	mover.units = unit;
-	*out_whole = false;
-	if (!setjmp(mover.grave))
-		*out_whole = exec_serve(exec_case.e, exec_tag(run), &m);
-	intent = atomic_load(&mover.intent);
-	if (intent && intent != mover.claim)
-		exec_reclaim(exec_case.e, intent, true);
-	if (mover.claim)
-		exec_reclaim(exec_case.e, mover.claim, false);
-}
 
 static void until(struct ranks *r, int word, uint64_t value)
 {
@@ -408,7 +336,7 @@ static void served_once(struct ranks *r, struct one *o, int round, bool in_place
 	atomic_fetch_add(&r->words[WORD_COME], 1);
 	until(r, WORD_COME, (uint64_t)(round + 1) * (uint64_t)r->size);
 	if (!r->rank) {
-		serve_and_die(run, death, unit, &is_whole);
+		serve_and_die(exec_case.e, run, death, unit, &is_whole);
 		/* in place a unit that was half done cannot be done again: such are not served */
 		CHECK_EQ(mover.bytes > 0, !in_place && (death == DIE_NEVER || unit));
 		CHECK(!is_whole || in_place || death == DIE_NEVER);
