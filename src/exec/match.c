@@ -55,7 +55,7 @@ uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s)
 	return s->op_count < e->op_cap ? s->op_count : e->op_cap;
 }
 
-static struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
 {
 	return (struct xfer *)((char *)s + e->xfers_off);
 }

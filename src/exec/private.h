@@ -145,6 +145,8 @@ struct slot_op *slot_ops(struct exec_slot *s);
 char *slot_send_edges(const struct exec_comm *e, struct exec_slot *s);
 /* Bounded by the slot's capacity, even while its rank rewrites the slot. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
+/* The transfer of the first copy, and that of a receive. */
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 char *ring_of(const struct exec_comm *e, int rank);
 /* Edge buffer for this rank's result: 2 * XFER_EDGE_BYTES. */

@@ -12,7 +12,7 @@
 #define INDEX_BITS 12u
 #define RANK_BITS 12u
 
-/* group | receiver | its transfer | tag | unit */
+/* group | receiver | its transfer: that of receive n, recv_cap for the copy's | tag | unit */
 static uint64_t name_of(uint64_t group, int rank, uint32_t index, uint64_t tag)
 {
 	uint64_t name = group;
@@ -174,6 +174,7 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_t *out_tag,
 			       uint32_t *out_unit)
 {
+	struct exec_slot *s;
 	uint32_t index, rank;
 
 	*out_unit = (uint32_t)cut(&name, UNIT_BITS);
@@ -182,7 +183,8 @@ static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_
 	rank = (uint32_t)cut(&name, RANK_BITS);
 	if (rank >= (uint32_t)e->size || index > e->recv_cap || *out_unit >= XFER_UNITS_MAX)
 		return NULL;
-	return slot_xfer(e, slot_of(e, (int)rank, *out_tag), index);
+	s = slot_of(e, (int)rank, *out_tag);
+	return index == e->recv_cap ? slot_copied(e, s) : slot_xfer(e, s, index);
 }
 
 void exec_reclaim(struct exec_comm *e, uint64_t name, bool is_intent)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Facts and duties of a rank before it detaches: the partners that only wait for this rank, and the
- * fragments that no other mover would copy.
+ * fragments that no other mover would copy. What movers do with the rest, a killed one too.
  */
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 #include "coll/coll.h"
 #include "engine_late.h"
 #include "exec/exec.h"
+#include "exec_mover.h"
 #include "os/os.h"
 #include "ranks.h"
 
@@ -206,6 +207,49 @@ static void body_own(struct ranks *r)
 	bench_end();
 }
 
+/* Before its partner has come, the copy of a gather's root is all that a mover can do. */
+static void leave_to_dying(struct exec_run *run, int death, int unit)
+{
+	uintptr_t own = (uintptr_t)bench.user[1];
+	bool is_whole;
+	int ret;
+
+	CHECK_EQ(exec_settle(run, EXEC_COPY_NOTHING, false, 0), EXEC_MAY_DETACH);
+	exec_detach(run);
+	serve_and_die(bench.e, run, death, unit, &is_whole);
+	CHECK_EQ(mover.claim != 0, death != DIE_NEVER && death != DIE_BEFORE_WRITING);
+	CHECK_EQ(mover.intent != 0, death == DIE_BEFORE_WRITING || death == DIE_AFTER_WRITING);
+	do
+		ret = exec_advance(run);
+	while (ret == 1);
+	CHECK_EQ(ret, 0);
+	CHECK(exec_is_range_complete(run, own, own + BYTES));
+	CHECK(!exec_is_complete(run));
+	exec_reattach(run);
+}
+
+static void body_dying(struct ranks *r)
+{
+	bench_begin(r);
+	for (int round = 0; round < 3 * DEATHS; round++) {
+		struct exec_run *run;
+
+		memset(bench.user[0], 2 * round + r->rank, BYTES);
+		memset(bench.user[1], 0x55, user_bytes(1));
+		if (r->rank)
+			until(WORD_LEFT, (uint64_t)round + 1);
+		run = begin(true);
+		if (!r->rank) {
+			leave_to_dying(run, round % DEATHS, round / DEATHS);
+			atomic_store(&r->words[WORD_LEFT], (uint64_t)round + 1);
+		}
+		CHECK_EQ(exec_wait(run), 0);
+		for (int i = 0; !r->rank && i < 2 * BYTES; i++)
+			CHECK_EQ(bench.user[1][i], 2 * round + i / BYTES);
+	}
+	bench_end();
+}
+
 #define OPTIONS ((char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_TEST=fault=slots:all", NULL })
 UNIT_TEST(partner_that_waits_in_the_call_is_seen_by_who_comes_last)
 {
@@ -230,6 +274,11 @@ UNIT_TEST(partner_that_waits_for_what_it_left_is_seen_until_it_goes_on)
 UNIT_TEST(who_leaves_copies_its_own_block_first_when_told_to)
 {
 	ranks_run(2, OPTIONS, body_own, NULL);
+}
+
+UNIT_TEST(own_block_of_who_left_survives_a_mover_that_is_killed_at_any_step)
+{
+	ranks_run(2, OPTIONS, body_dying, NULL);
 }
 
 /* ---- a channel --------------------------------------------------------------------------- */
