@@ -15,7 +15,7 @@
  * publish for others to move its data: the last rank to arrive starts, and waiting ranks help.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | operations | xfer [recv_count], one of a copy | reduction's |
+ *   slot:            | exec_slot | operations | reduction's | xfer of a copy | xfer [recv_count] |
  *
  * A run is one rank's side of one collective:
  *
