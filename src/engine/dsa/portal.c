@@ -118,6 +118,6 @@ bool dsa_portal_close(struct dsa_portal *p)
 	int fd = atomic_exchange_explicit(&p->fd, -1, memory_order_acq_rel);
 
 	if (is_open(p, fd))
-		syscall(SYS_close, fd); /* no cancellation point: handlers come here */
+		close(fd);
 	return fd >= 0;
 }

@@ -145,7 +145,7 @@ bool kmod_close(struct kmod_device *d)
 	if (!is_open(d, fd))
 		return false; /* the module ends the copies of a closed descriptor by itself */
 	rc = kmod_system.call(fd, SLUICE_IOC_RETIRE, NULL);
-	syscall(SYS_close, fd); /* no cancellation point: handlers come here */
+	close(fd);
 	return !rc;
 }
 
