@@ -205,7 +205,8 @@ void stop_process(uint64_t wait_ns)
 	uint64_t until = os_now_ns() + wait_ns;
 	struct os_cpumask here;
 
-	if (!p || !os_cpumask_here(&here))
+	/* the numbers of a dead worker's threads may be those of another process */
+	if (!p || !os_cpumask_here(&here) || is_dead(p))
 		return;
 	/* the worker's threads must run once more to end, and this thread is about to sleep */
 	for (uint32_t i = 0; i < p->threads; i++)
@@ -232,9 +233,11 @@ void worker_group_close(int group)
 			sched_yield();
 			continue;
 		}
-		if (is_dead(p))
+		if (is_dead(p)) {
 			declare_dead(p); /* a waiting rank reclaims its claims */
-		else if (os_now_ns() - since > timeout)
+			return;
+		}
+		if (os_now_ns() - since > timeout)
 			end_it(p);
 		invite(p, (uint32_t)group);
 	}

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,6 +47,7 @@ static struct {
 	struct client client[WORKER_CLIENTS];
 	uint32_t clients; /* places ever used */
 	struct group group[WORKER_GROUPS];
+	bool is_full; /* a connection that cannot be accepted would end each poll() at once */
 	bool has_ended;
 } server;
 
@@ -153,6 +155,7 @@ static void client_end(uint32_t i)
 		server.has_ended = true;
 	close(c->fd);
 	*c = (struct client){ .fd = -1 };
+	server.is_full = false;
 	forget_closed();
 	node_fini(); /* unmaps arenas that no group uses */
 }
@@ -210,8 +213,11 @@ static void client_add(void)
 	int fd = accept4(WORKER_FD_LISTENER, NULL, NULL, SOCK_CLOEXEC), pid;
 	uint32_t i = 0;
 
-	if (fd < 0)
+	if (fd < 0) {
+		server.is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+				 errno == ENOBUFS;
 		return;
+	}
 	while (i < server.clients && server.client[i].fd >= 0)
 		i++;
 	pid = pid_of(fd);
@@ -235,7 +241,7 @@ static void loop(int starter)
 		uint32_t n = server.clients;
 		int got;
 
-		p[0] = (struct pollfd){ WORKER_FD_LISTENER, POLLIN, 0 };
+		p[0] = (struct pollfd){ server.is_full ? -1 : WORKER_FD_LISTENER, POLLIN, 0 };
 		p[1] = (struct pollfd){ starter, POLLIN, 0 }; /* poll() ignores -1 */
 		for (uint32_t i = 0; i < n; i++)
 			p[BEFORE_CLIENTS + i] = (struct pollfd){ server.client[i].fd, POLLIN, 0 };
@@ -269,12 +275,17 @@ static int page_open(void)
 int worker_main(void)
 {
 	char problems[64], *nothing[] = { NULL };
+	struct rlimit files;
 	int starter;
 
 	if (page_open() || base_options_load(nothing, problems, sizeof problems))
 		return 2;
 	if (chdir("/")) /* do not keep a file system busy */
 		base_log(BASE_LOG_INFO, "worker", "chdir: %s", strerror(errno));
+	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* a connection and an arena for each rank */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	setpgid(0, 0); /* Ctrl-C is for the program, which may survive it */
 	prctl(PR_SET_NAME, "sluice-worker");
 	base_opt.log_level = BASE_LOG_NONE;
