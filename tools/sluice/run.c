@@ -497,8 +497,9 @@ int run_program(const struct run_verb *v, char **argv)
 	if (!args.program) {
 		tell_problems();
 		if (args.value && !args.value[1])
-			tool_say("%s: no program: %s is the value of %s", verb->name, args.value[0],
-				 args.value[-1]);
+			tool_say("%s: no program: %s is the value of %s; write: mpiexec -n 4 "
+				 "sluice %s ./app",
+				 verb->name, args.value[0], args.value[-1], verb->name);
 		else
 			tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name,
 				 verb->name);
