@@ -165,7 +165,9 @@ def observe_body(f, call):
     if f.is_send:
         return send_body(f, call)
     if not f.terms:
-        return [f'\treturn {call};']
+        bare = f'{callee(f, None)}({f.passed})'
+        return ['\tbool is_hosted = untermed_begin(__builtin_frame_address(0));', '',
+                f'\treturn untermed_end(is_hosted, {bare});']
     sync = [t for t in f.terms if t.verb == 'sync']
     lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
              '\t\tcomm_state_sync(comm);'] if sync else []

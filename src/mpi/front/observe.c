@@ -386,4 +386,21 @@ static int wait_Mprobe(int source, int tag, MPI_Comm comm, void *message, MPI_St
 
 /* ---- the wrappers ------------------------------------------------------------------------ */
 
+/* Around the call of a function without terms. Returns: is it in the host MPI's bracket? */
+__attribute__((noinline)) static bool untermed_begin(const void *frame)
+{
+	bool is_hosted = rt_has_pending();
+
+	if (is_hosted)
+		host_bracket_begin(frame);
+	wait_common_begin();
+	return is_hosted;
+}
+
+__attribute__((noinline)) static int untermed_end(bool is_hosted, int rc)
+{
+	wait_call_end_for(rc, WAIT_ALL);
+	return is_hosted ? host_bracket_end(rc) : rc;
+}
+
 #include "observers.h"
