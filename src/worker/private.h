@@ -9,7 +9,7 @@
 #include "exec/exec.h"
 #include "worker/worker.h"
 
-#define WORKER_VERSION 1u /* see also worker_abi() */
+#define WORKER_VERSION 2u /* see also worker_abi() */
 #define WORKER_THREADS 8
 #define WORKER_GROUPS EXEC_NAME_GROUPS
 #define WORKER_CLIENTS 4096
@@ -67,6 +67,8 @@ struct worker_page {
 	uint32_t version, threads;
 	int32_t starter_pid;
 	uint32_t is_normal;         /* threads run at normal priority (tests) */
+	uint32_t alone_ms;          /* time without ranks after which the process ends (tests);
+				     * 0: the default */
 	uint64_t key, poll_max_ns;
 	int64_t copy;               /* enum base_copy_kernel */
 	uint64_t fragment_bytes,

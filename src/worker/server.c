@@ -24,7 +24,7 @@
 
 enum {
 	MESSAGE_MS = 2000,
-	FIRST_MS = 30000,
+	ALONE_MS = 30000, /* each rank connects once, within moments of the first */
 	BEFORE_CLIENTS = 2 /* descriptors before those of clients: listener, starter */
 };
 
@@ -46,6 +46,7 @@ static struct {
 	struct worker_page *page;
 	struct client client[WORKER_CLIENTS];
 	uint32_t clients; /* places ever used */
+	uint32_t known;   /* clients that are known */
 	struct group group[WORKER_GROUPS];
 	bool is_full; /* a connection that cannot be accepted would end each poll() at once */
 	bool has_ended;
@@ -149,8 +150,10 @@ static void client_end(uint32_t i)
 {
 	struct client *c = &server.client[i];
 
-	if (c->is_known)
+	if (c->is_known) {
 		node_forget_arena(&c->self);
+		server.known--;
+	}
 	if (c->is_known && c->pid == server.page->starter_pid)
 		server.has_ended = true;
 	close(c->fd);
@@ -176,6 +179,7 @@ static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, 
 	}
 	c->self = h->self;
 	c->is_known = true;
+	server.known++;
 	groups_try();
 	return worker_send(c->fd, &a, sizeof a, WORKER_FD_PAGE);
 }
@@ -232,10 +236,12 @@ static void client_add(void)
 
 /* ---- main loop ----------------------------------------------------------------------------- */
 
+/* starter: pidfd of the rank that started this process; -1: refused, or that rank has exited, which
+ * children that hold its connection would hide. */
 static void loop(int starter)
 {
 	static struct pollfd p[BEFORE_CLIENTS + WORKER_CLIENTS];
-	int timeout = FIRST_MS; /* the rank that started this process connects at once or never */
+	int alone_ms = server.page->alone_ms ? (int)server.page->alone_ms : ALONE_MS;
 
 	while (!server.has_ended) {
 		uint32_t n = server.clients;
@@ -245,8 +251,10 @@ static void loop(int starter)
 		p[1] = (struct pollfd){ starter, POLLIN, 0 }; /* poll() ignores -1 */
 		for (uint32_t i = 0; i < n; i++)
 			p[BEFORE_CLIENTS + i] = (struct pollfd){ server.client[i].fd, POLLIN, 0 };
-		got = poll(p, BEFORE_CLIENTS + n, timeout);
-		if (!got || p[1].revents)
+		got = poll(p, BEFORE_CLIENTS + n, server.known && starter >= 0 ? -1 : alone_ms);
+		if (p[1].revents ||
+		    (!got &&
+		     (!server.known || node_process_has_exited(server.page->starter_pid))))
 			return;
 		if (got < 0)
 			continue;
@@ -255,7 +263,6 @@ static void loop(int starter)
 				client_end(i);
 		if (p[0].revents)
 			client_add();
-		timeout = server.clients ? -1 : timeout;
 	}
 }
 
