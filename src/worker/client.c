@@ -22,8 +22,8 @@ static struct {
 	int fd; /* the connection; when it closes, the worker knows that this rank is gone */
 	ino_t inode;                 /* of fd */
 	uint32_t client;
-	struct worker_ticket mine;
-	bool has_tried, has_started; /* this process tried to start, and started, a worker */
+	struct worker_ticket mine; /* of the worker that this process has started */
+	bool has_tried;            /* this process tried to start a worker */
 	uint64_t bytes_known;
 } conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -104,7 +104,6 @@ static int start_locked(const struct worker_setup *setup, char *reason, size_t c
 	if (ret < 0)
 		return ret;
 	conn.mine = t;
-	conn.has_started = true;
 	return 0;
 }
 
@@ -114,11 +113,11 @@ int worker_start(const struct worker_setup *setup, struct worker_ticket *out, ch
 	int ret;
 
 	pthread_mutex_lock(&conn.lock);
-	if (conn.has_tried && !conn.has_started) {
+	if (conn.has_tried && !conn.mine.key) {
 		snprintf(reason, cap, "it could not be started before");
 		ret = -EALREADY;
 	} else {
-		ret = conn.has_started ? 0 : start_locked(setup, reason, cap);
+		ret = conn.mine.key ? 0 : start_locked(setup, reason, cap);
 	}
 	conn.has_tried = true;
 	if (!ret)
@@ -262,10 +261,10 @@ void worker_detach(void)
 		close(conn.fd);
 	}
 	conn.fd = -1;
-	if (conn.has_started)
+	if (conn.ticket.key == conn.mine.key)
 		/* the worker ends in any case; waiting leaves nothing of a job behind */
 		stop_process(END_NS);
-	conn.has_started = false;
+	conn.mine.key = 0;
 	pthread_mutex_unlock(&conn.lock);
 }
 
@@ -274,7 +273,7 @@ void worker_after_fork_child(void)
 	if (fd_is_ours())
 		close(conn.fd);
 	conn.fd = -1;
-	conn.has_started = false;
+	conn.mine.key = 0;
 	conn.has_tried = true; /* a child of a rank starts no worker */
 	pthread_mutex_init(&conn.lock, NULL);
 	atomic_store_explicit(&worker_page, NULL, memory_order_relaxed); /* MADV_DONTFORK */

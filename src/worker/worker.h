@@ -74,7 +74,7 @@ int worker_group_open(const struct node_group *g);
 /* Closes the group; after the return the worker accesses none of its memory. Every rank calls it
  * before it destroys the group. */
 void worker_group_close(int group);
-/* Disconnects; the rank that started the worker ends it. No operation may be active. */
+/* Disconnects; the rank that started the attached worker ends it. No operation may be active. */
 void worker_detach(void);
 void worker_after_fork_child(void);
 

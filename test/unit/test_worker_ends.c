@@ -116,3 +116,34 @@ UNIT_TEST(worker_ends_without_ranks_or_its_starter_where_pidfd_open_is_refused)
 {
 	ranks_run(1, OPTIONS(), job_without_pidfd, NULL);
 }
+
+/* ---- two workers --------------------------------------------------------------------------- */
+
+/* Each rank starts a worker; both use that of rank 0. */
+static void job_with_two_workers(struct ranks *r)
+{
+	struct worker_setup setup = { .threads = 1 };
+	struct worker_ticket mine, all[2];
+	char reason[256] = "";
+
+	CHECK_EQ(region_init(), 0);
+	CHECK(os_cpumask_here(&setup.cpus));
+	CHECK_EQ(worker_start(&setup, &mine, reason, sizeof reason), 0);
+	CHECK_EQ(ranks_allgather(r, &mine, sizeof mine, all), 0);
+	CHECK_EQ(worker_attach(&all[0]), 0);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		worker_detach(); /* at most a worker of its own ends */
+	ranks_barrier(r);
+	CHECK(worker_of(r->pids[0]));
+	ranks_barrier(r);
+	if (r->rank == 0)
+		worker_detach();
+	ranks_barrier(r);
+	CHECK(is_gone_soon(r->pids[0]));
+}
+
+UNIT_TEST(worker_of_another_rank_is_not_stopped)
+{
+	ranks_run(2, OPTIONS(), job_with_two_workers, NULL);
+}
