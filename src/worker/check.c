@@ -217,7 +217,7 @@ void stop_process(uint64_t wait_ns)
 		end_it(p); /* no rank needs it any more, and it may be stopped by a signal */
 }
 
-void worker_group_close(int group)
+void worker_group_close(int group, int ranks)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	uint64_t since = os_now_ns(), timeout = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
@@ -241,4 +241,6 @@ void worker_group_close(int group)
 			end_it(p);
 		invite(p, (uint32_t)group);
 	}
+	/* release: this rank has left the number; partner: forget_closed */
+	atomic_fetch_add_explicit(&p->group[group].closed, (uint32_t)ranks, memory_order_release);
 }

@@ -309,10 +309,14 @@ static int group_open_locked(const struct node_group *g)
 
 int worker_group_open(const struct node_group *g)
 {
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	int ret;
 
 	pthread_mutex_lock(&conn.lock);
 	ret = !fd_is_ours() ? -ENOTCONN : group_open_locked(g);
+	if (ret > 0)
+		/* release: that the worker has made the group; partner: serve_one */
+		atomic_store_explicit(&p->group[ret].is_open, 1, memory_order_release);
 	pthread_mutex_unlock(&conn.lock);
 	return ret;
 }

@@ -56,8 +56,14 @@ struct worker_thread {
 	struct os_lend lend;
 };
 
+/*
+ * Its first rank opens a group once it has the number, so that nobody enters one whose ranks do not
+ * know the number. Each rank closes it before it frees memory. When all have closed it, the worker
+ * may give the number to another group.
+ */
 struct worker_group {
 	_Atomic uint32_t is_open;
+	_Atomic uint32_t closed; /* ranks that have closed it, and that no thread was inside then */
 	/* reclaiming of a dead worker's claims: 0 to do, 1 in progress, 2 done */
 	_Atomic uint32_t rescue;
 };

@@ -76,14 +76,42 @@ static void group_forget(uint32_t i)
 	*g = (struct group){ 0 };
 }
 
-/* Frees groups that their ranks have closed and that no thread accesses. */
+static bool is_connected(int pid)
+{
+	for (uint32_t i = 0; i < server.clients; i++)
+		if (server.client[i].is_known && server.client[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Returns: true when no rank can use the group any more. A rank whose program has closed its
+ * connection still knows the number. */
+static bool is_abandoned(const struct worker_group_hello *h)
+{
+	const struct node_member *m = (const struct node_member *)(h + 1);
+
+	for (uint32_t r = 0; r < h->outline.size; r++)
+		if (is_connected(m[r].pid) || !node_process_is_dead(m[r].pid, m[r].start))
+			return false;
+	return true;
+}
+
+/* Frees groups that all their ranks have closed, or that have no rank, and that no thread
+ * accesses. */
 static void forget_closed(void)
 {
-	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
-		if (server.group[i].node &&
-		    !atomic_load_explicit(&server.page->group[i].is_open, memory_order_seq_cst) &&
-		    !is_inside(i))
+	for (uint32_t i = 1; i < WORKER_GROUPS; i++) {
+		const struct worker_group_hello *h = server.group[i].hello;
+		struct worker_group *g = &server.page->group[i];
+		uint32_t closed = atomic_load_explicit(&g->closed, memory_order_acquire);
+
+		if (!h || (closed < h->outline.size && !is_abandoned(h)))
+			continue;
+		/* as a rank does, for those that are gone */
+		atomic_store_explicit(&g->is_open, 0, memory_order_seq_cst);
+		if (!is_inside(i))
 			group_forget(i);
+	}
 }
 
 static int group_try(uint32_t i)
@@ -97,17 +125,17 @@ static int group_try(uint32_t i)
 	if (ret)
 		return ret;
 	serve_group(i, g->comm);
-	atomic_store_explicit(&server.page->group[i].is_open, 1, memory_order_release);
 	return 0;
 }
 
-/* Retries groups that waited for an arena. */
+/* Retries groups that waited for an arena. Their ranks know the number, which stays theirs after a
+ * failure too. */
 static void groups_try(void)
 {
+	forget_closed();
 	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
-		if (server.group[i].hello && !server.group[i].node && group_try(i) != -ENOENT &&
-		    !server.group[i].comm)
-			group_forget(i);
+		if (server.group[i].hello && !server.group[i].node)
+			group_try(i);
 }
 
 static int group_add(const struct worker_group_hello *h, size_t bytes)
@@ -127,6 +155,7 @@ static int group_add(const struct worker_group_hello *h, size_t bytes)
 	if (!server.group[i].hello)
 		return -ENOMEM;
 	memcpy(server.group[i].hello, h, bytes);
+	atomic_store_explicit(&server.page->group[i].closed, 0, memory_order_relaxed);
 	ret = group_try(i);
 	if (!ret || ret == -ENOENT)
 		return (int)i;

@@ -71,9 +71,12 @@ __attribute__((cold)) int worker_attach(const struct worker_ticket *t);
 /* Registers a group whose ranks are all attached; rank 0 calls it. Returns: the worker's number of
  * the group, 1 to 1023, or -errno. */
 int worker_group_open(const struct node_group *g);
-/* Closes the group; after the return the worker accesses none of its memory. Every rank calls it
- * before it destroys the group. */
-void worker_group_close(int group);
+/*
+ * Closes the group; after the return the worker accesses none of its memory. Every rank calls it
+ * once, before it destroys the group, with ranks = 1; or its first rank for all, whose ranks do not
+ * know the number. When all ranks have closed it, another group may get its number.
+ */
+void worker_group_close(int group, int ranks);
 /* Disconnects; the rank that started the attached worker ends it. No operation may be active. */
 void worker_detach(void);
 void worker_after_fork_child(void);

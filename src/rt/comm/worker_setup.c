@@ -163,7 +163,7 @@ int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob)
 		if (!results[r].attached)
 			c->worker_group = 0;
 	if (mine.group && !c->worker_group)
-		worker_group_close(mine.group);
+		worker_group_close(mine.group, oob->size);
 	else if (mine.group)
 		base_log(BASE_LOG_INFO, "rt", "worker process %d serves a communicator of %d ranks",
 			 worker_pid(), oob->size);
@@ -176,5 +176,5 @@ out:
 void worker_setup_comm_destroyed(struct rt_comm *c)
 {
 	if (c->worker_group)
-		worker_group_close(c->worker_group);
+		worker_group_close(c->worker_group, 1);
 }

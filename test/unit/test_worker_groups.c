@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Numbers of groups at the worker process: a number belongs to one group at a time. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "guard/guard.h"
+#include "ranks.h"
+#include "rt/early.h"
+#include "rt/private.h"
+#include "unit.h"
+#include "worker/private.h"
+#include "worker_case.h"
+
+static struct rt_comm *make(struct ranks *r)
+{
+	struct rt_comm *c = NULL;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	return c;
+}
+
+static bool is_open(int group) { return atomic_load(&worker_page->group[group].is_open); }
+
+/* Without a guard no communicator has work for the worker. */
+static bool can_be_early(void) { return strcmp(guard_kind_name(), "none") && guard_is_ready(); }
+
+/* ---- ranks that close at different times ------------------------------------------------- */
+
+static void job_that_closes_late(struct ranks *r)
+{
+	struct rt_comm *first = make(r), *second, *third;
+	int number = first->worker_group;
+
+	if (!can_be_early())
+		return;
+	CHECK(number && is_open(number));
+	ranks_barrier(r);
+	if (r->rank == 0)
+		rt_comm_destroy(first);
+	ranks_barrier(r);
+	CHECK(!is_open(number));
+	second = make(r);
+	CHECK(second->worker_group != number);
+	if (r->rank == 1)
+		rt_comm_destroy(first);
+	ranks_barrier(r);
+	CHECK(is_open(second->worker_group));
+	third = make(r);
+	CHECK_EQ(third->worker_group, number); /* all have closed it */
+	CHECK(is_open(number));
+	ranks_barrier(r);
+	rt_comm_destroy(second);
+	rt_comm_destroy(third);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(number_belongs_to_a_group_until_all_its_ranks_have_closed_it)
+{
+	ranks_run(2, OPTIONS(), job_that_closes_late, NULL);
+}
+
+/* ---- ranks that do not come --------------------------------------------------------------- */
+
+static void job_without_attached_rank(struct ranks *r)
+{
+	if (r->rank == 1)
+		ranks_options((char *[]){ EARLY, "SLUICE_TEST=fault=worker_attach:all", NULL });
+	for (int round = 0; round < 3; round++) {
+		struct rt_comm *c = make(r);
+
+		CHECK_EQ(c->worker_group, 0);
+		if (r->rank == 0 && can_be_early())
+			CHECK_EQ(atomic_load(&worker_page->group[1].closed), 2);
+		rt_comm_destroy(c);
+	}
+	if (r->rank == 0 && can_be_early())
+		CHECK_EQ(atomic_load(&worker_page->group[2].closed), 0); /* never given */
+	ranks_barrier(r);
+}
+
+UNIT_TEST(number_that_not_all_ranks_can_use_is_given_back)
+{
+	ranks_run(2, OPTIONS(), job_without_attached_rank, NULL);
+}
+
+/* ---- ranks that are killed ---------------------------------------------------------------- */
+
+static bool all_gone(const struct ranks *r)
+{
+	return node_process_has_exited(r->pids[1]) && node_process_has_exited(r->pids[2]);
+}
+
+static void job_with_killed_ranks(struct ranks *r)
+{
+	struct rt_comm *all = make(r);
+	struct ranks pair;
+	int number = 0;
+
+	ranks_channel(r, 1, 1u << 1 | 1u << 2, &pair);
+	if (!can_be_early())
+		return;
+	CHECK_EQ(all->worker_group, 1);
+	if (r->rank) {
+		CHECK_EQ(make(&pair)->worker_group, 2);
+		ranks_barrier(&pair);
+		kill(getpid(), SIGKILL);
+	}
+	for (int i = 0; i < 1000 && !all_gone(r); i++)
+		usleep(10000);
+	CHECK(all_gone(r));
+	/* the worker may learn it after the first request */
+	for (int i = 0; i < 100 && number != 2; i++, usleep(10000)) {
+		number = worker_group_open(all->group);
+		CHECK(number > 1);
+		CHECK(is_open(1) && is_open(number));
+		worker_group_close(number, r->size);
+	}
+	CHECK_EQ(number, 2);
+}
+
+UNIT_TEST(number_of_killed_ranks_is_given_back)
+{
+	int status[3];
+
+	ranks_run_any(3, OPTIONS(), job_with_killed_ranks, NULL, status);
+	CHECK_EQ(status[0], 0);
+}
