@@ -24,6 +24,7 @@ static struct {
 	uint32_t client;
 	struct worker_ticket mine; /* of the worker that this process has started */
 	bool has_tried;            /* this process tried to start a worker */
+	bool is_unanswered;        /* an answer may still come: no other request */
 	uint64_t bytes_known;
 } conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -304,7 +305,10 @@ static int group_open_locked(const struct node_group *g)
 	n = worker_receive(conn.fd, &a, sizeof a, ANSWER_MS, &none);
 	if (none >= 0)
 		close(none);
-	return n == (ssize_t)sizeof a ? a.value : n < 0 ? (int)n : -EPROTO;
+	if (n == (ssize_t)sizeof a)
+		return a.value;
+	conn.is_unanswered = true;
+	return n < 0 ? (int)n : -EPROTO;
 }
 
 int worker_group_open(const struct node_group *g)
@@ -313,7 +317,7 @@ int worker_group_open(const struct node_group *g)
 	int ret;
 
 	pthread_mutex_lock(&conn.lock);
-	ret = !fd_is_ours() ? -ENOTCONN : group_open_locked(g);
+	ret = conn.is_unanswered || !fd_is_ours() ? -ENOTCONN : group_open_locked(g);
 	if (ret > 0)
 		/* release: that the worker has made the group; partner: serve_one */
 		atomic_store_explicit(&p->group[ret].is_open, 1, memory_order_release);

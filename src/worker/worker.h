@@ -69,7 +69,7 @@ void worker_current(struct worker_ticket *out);
  * or -errno. */
 __attribute__((cold)) int worker_attach(const struct worker_ticket *t);
 /* Registers a group whose ranks are all attached; rank 0 calls it. Returns: the worker's number of
- * the group, 1 to 1023, or -errno. */
+ * the group, 1 to 1023, or -errno. After a request without an answer all others fail. */
 int worker_group_open(const struct node_group *g);
 /*
  * Closes the group; after the return the worker accesses none of its memory. Every rank calls it

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Numbers of groups at the worker process: a number belongs to one group at a time. */
+#include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -125,4 +126,29 @@ UNIT_TEST(number_of_killed_ranks_is_given_back)
 
 	ranks_run_any(3, OPTIONS(), job_with_killed_ranks, NULL, status);
 	CHECK_EQ(status[0], 0);
+}
+
+/* ---- an answer that comes too late -------------------------------------------------------- */
+
+static void job_with_late_answer(struct ranks *r)
+{
+	struct rt_comm *c = make(r);
+
+	if (r->rank == 0 && can_be_early()) {
+		CHECK_EQ(c->worker_group, 1);
+		CHECK_EQ(kill(worker_pid(), SIGSTOP), 0);
+		CHECK_EQ(worker_group_open(c->group), -ETIMEDOUT);
+		CHECK_EQ(kill(worker_pid(), SIGCONT), 0);
+		CHECK_EQ(worker_group_open(c->group), -ENOTCONN); /* not the answer to the first */
+		CHECK(!is_open(2) && !is_open(3));
+	}
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+	ranks_barrier(r);
+	worker_detach();
+}
+
+UNIT_TEST(number_of_a_late_answer_is_never_used)
+{
+	ranks_run(2, OPTIONS(), job_with_late_answer, NULL);
 }
