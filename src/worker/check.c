@@ -100,14 +100,15 @@ static void declare_dead(struct worker_page *p)
 		base_count(BASE_CTR_ENGINE_RETIRED, 1);
 }
 
-/* Kills the worker because it is stuck or no longer needed. The start time protects another process
- * that has got its pid. */
+/* Kills the worker because it is stuck or no longer needed. The start time, or without /proc the
+ * number of a thread, protects another process that has got its pid. */
 static void end_it(const struct worker_page *p)
 {
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
 	uint64_t start = atomic_load_explicit(&p->start, memory_order_relaxed);
+	uint32_t tid = atomic_load_explicit(&p->thread[0].tid, memory_order_relaxed);
 
-	if (start && os_process_start(pid) == start)
+	if (start ? os_process_start(pid) == start : !syscall(SYS_tgkill, pid, tid, 0))
 		syscall(SYS_kill, pid, KILL);
 }
 

@@ -77,7 +77,7 @@ static int worker_with(int starter)
 	return fd;
 }
 
-/* Ends the worker that stays, or it would stay for ever. */
+/* Kills the worker that stays. */
 static bool ends_by_itself(void)
 {
 	bool is_gone = is_gone_soon(getpid());
@@ -115,6 +115,32 @@ static void job_without_pidfd(struct ranks *r)
 UNIT_TEST(worker_ends_without_ranks_or_its_starter_where_pidfd_open_is_refused)
 {
 	ranks_run(1, OPTIONS(), job_without_pidfd, NULL);
+}
+
+/* ---- without /proc ------------------------------------------------------------------------ */
+
+static void job_without_proc(struct ranks *r)
+{
+	struct worker_setup setup = { .threads = 1 };
+	struct worker_ticket mine;
+	char reason[256] = "";
+
+	(void)r;
+	CHECK_EQ(region_init(), 0);
+	CHECK(os_cpumask_here(&setup.cpus));
+	CHECK_EQ(worker_start(&setup, &mine, reason, sizeof reason), 0);
+	CHECK_EQ(worker_attach(&mine), 0);
+	for (int i = 0; i < 1000 && !atomic_load(&worker_page->thread[0].tid); i++)
+		usleep(10000);
+	atomic_store(&worker_page->start, 0); /* as os_process_start() returns it there */
+	CHECK_EQ(kill(worker_pid(), SIGSTOP), 0);
+	worker_detach();
+	CHECK(ends_by_itself());
+}
+
+UNIT_TEST(worker_that_is_stopped_is_killed_without_proc_too)
+{
+	ranks_run(1, OPTIONS(), job_without_proc, NULL);
 }
 
 /* ---- two workers --------------------------------------------------------------------------- */
