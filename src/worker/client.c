@@ -225,7 +225,7 @@ static int attach_locked(const struct worker_ticket *t)
 	int ret;
 
 	if (conn.ticket.key == t->key)
-		return worker_is_alive() ? 0 : -EOWNERDEAD;
+		return !worker_is_alive() ? -EOWNERDEAD : fd_is_ours() ? 0 : -ENOTCONN;
 	if (conn.fd >= 0 || atomic_load_explicit(&worker_page, memory_order_relaxed))
 		return -EBUSY; /* one worker per process */
 	ret = connect_to(t);

@@ -2,6 +2,7 @@
 /* Numbers of groups at the worker process: a number belongs to one group at a time. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "guard/guard.h"
@@ -126,6 +127,37 @@ UNIT_TEST(number_of_killed_ranks_is_given_back)
 
 	ranks_run_any(3, OPTIONS(), job_with_killed_ranks, NULL, status);
 	CHECK_EQ(status[0], 0);
+}
+
+/* ---- a rank that the worker has lost ------------------------------------------------------ */
+
+/* As a program does that closes every descriptor. */
+static void close_sockets(void)
+{
+	struct stat st;
+
+	for (int fd = 3; fd < 1024; fd++)
+		if (!fstat(fd, &st) && S_ISSOCK(st.st_mode))
+			close(fd);
+}
+
+static void job_without_connection(struct ranks *r)
+{
+	struct rt_comm *first = make(r), *second;
+
+	if (r->rank == 1)
+		close_sockets();
+	second = make(r);
+	CHECK_EQ(second->worker_group, 0);
+	ranks_barrier(r);
+	rt_comm_destroy(first);
+	rt_comm_destroy(second);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(number_is_not_given_when_a_rank_has_no_connection)
+{
+	ranks_run(2, OPTIONS(), job_without_connection, NULL);
 }
 
 /* ---- an answer that comes too late -------------------------------------------------------- */
