@@ -135,13 +135,13 @@ extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 /* Notices a dead worker; costs a system call at most every 50 ms. By ranks that announce. */
 void check_alive_sometimes(struct worker_page *p);
 /* Waits at most wait_ns for the end of the process, then kills it. */
-void stop_process(uint64_t wait_ns);
+__attribute__((cold)) void stop_process(uint64_t wait_ns);
 
 /* ---- start.c ----------------------------------------------------------------------------- */
 
 /* Starts the process with these two descriptors, as no child of the caller. Returns: its pid, or
  * -errno with the reason. */
-int worker_spawn(int listener, int page, char *reason, size_t cap);
+__attribute__((cold)) int worker_spawn(int listener, int page, char *reason, size_t cap);
 
 /* ---- serve.c ----------------------------------------------------------------------------- */
 

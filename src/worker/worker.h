@@ -61,6 +61,7 @@ int worker_start(const struct worker_setup *setup, struct worker_ticket *out, ch
 		 size_t cap);
 /* Tests whether a worker could be started. Returns: 0 with the path of its program, or -errno with
  * the reason. */
+__attribute__((cold))
 int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap);
 
 /* Writes the ticket of the attached worker; all zero when there is none or it is dead. */
@@ -70,7 +71,7 @@ void worker_current(struct worker_ticket *out);
 __attribute__((cold)) int worker_attach(const struct worker_ticket *t);
 /* Registers a group whose ranks are all attached; rank 0 calls it. Returns: the worker's number of
  * the group, 1 to 1023, or -errno. After a request without an answer all others fail. */
-int worker_group_open(const struct node_group *g);
+__attribute__((cold)) int worker_group_open(const struct node_group *g);
 /*
  * Closes the group; after the return the worker accesses none of its memory. Every rank calls it
  * once, before it destroys the group, with ranks = 1; or its first rank for all, whose ranks do not
@@ -78,8 +79,8 @@ int worker_group_open(const struct node_group *g);
  */
 void worker_group_close(int group, int ranks);
 /* Disconnects; the rank that started the attached worker ends it. No operation may be active. */
-void worker_detach(void);
-void worker_after_fork_child(void);
+__attribute__((cold)) void worker_detach(void);
+__attribute__((cold)) void worker_after_fork_child(void);
 
 /* Returns: true when a worker is attached and nobody has noticed its death. One relaxed load. */
 bool worker_is_alive(void);
