@@ -18,6 +18,7 @@
 static struct {
 	struct worker_page *page;
 	_Atomic(struct exec_comm *) comm[WORKER_GROUPS];
+	_Atomic uint32_t made[WORKER_GROUPS]; /* groups that have had the number so far */
 	_Atomic uint32_t claiming; /* spin lock: one thread claims at a time */
 	_Atomic bool stop;
 } serve;
@@ -106,7 +107,10 @@ static void serve_one(struct worker_thread *t, uint64_t word)
 		.ended = ended,
 		.stop = &serve.stop,
 	};
-	uint64_t of_all = announcement(0, group, word & XFER_TAG_MASK);
+	/* the numbers of collectives begin anew in the next group of this number */
+	uint64_t of_all = announcement(
+		atomic_load_explicit(&serve.made[group], memory_order_relaxed), group,
+		word & XFER_TAG_MASK);
 	struct exec_comm *e;
 
 	if (of_all == served_whole)
@@ -201,6 +205,7 @@ int serve_start(struct worker_page *page)
 
 void serve_group(uint32_t i, struct exec_comm *e)
 {
+	atomic_fetch_add_explicit(&serve.made[i], e != NULL, memory_order_relaxed);
 	atomic_store_explicit(&serve.comm[i], e, memory_order_release);
 }
 

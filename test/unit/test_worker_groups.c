@@ -2,6 +2,7 @@
 /* Numbers of groups at the worker process: a number belongs to one group at a time. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "ranks.h"
 #include "rt/early.h"
 #include "rt/private.h"
+#include "rt_case.h"
 #include "unit.h"
 #include "worker/private.h"
 #include "worker_case.h"
@@ -183,4 +185,48 @@ static void job_with_late_answer(struct ranks *r)
 UNIT_TEST(number_of_a_late_answer_is_never_used)
 {
 	ranks_run(2, OPTIONS(), job_with_late_answer, NULL);
+}
+
+/* ---- a number that is used again ----------------------------------------------------------- */
+
+enum { BYTES = 4 << 20, AGAIN = 10, LAST_SERVED = 0, SERVED };
+
+/* One collective of a new communicator, whose data the worker moves. */
+static void serve_once(struct ranks *r, char *b, uint64_t round)
+{
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
+	struct rt_comm *c = make(r);
+
+	CHECK_EQ(rt_bcast(c, &buf, 0, b), 0);
+	/* nobody touches the buffer meanwhile; either rank may have announced it */
+	for (int i = 0; i < 300 && atomic_load(&r->words[LAST_SERVED]) != round; i++) {
+		if (!worker_bytes()) {
+			usleep(1000);
+			continue;
+		}
+		atomic_store(&r->words[LAST_SERVED], round);
+		atomic_fetch_add(&r->words[SERVED], 1);
+	}
+	rt_complete_all();
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+static void job_with_one_call_each(struct ranks *r)
+{
+	char *b = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(b != MAP_FAILED);
+	memset(b, 1, BYTES);
+	for (uint64_t round = 1; round <= AGAIN; round++)
+		serve_once(r, b, round);
+	ranks_barrier(r);
+	/* on a busy machine the ranks move some of it */
+	if (can_be_early())
+		CHECK(atomic_load(&r->words[SERVED]) >= AGAIN / 2);
+}
+
+UNIT_TEST(number_that_is_used_again_is_served_again)
+{
+	ranks_run(2, OPTIONS("SLUICE_WORKERS=1"), job_with_one_call_each, NULL);
 }
