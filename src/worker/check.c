@@ -114,20 +114,6 @@ static void end_it(const struct worker_page *p)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-/* Handles an overdue claim: lends the CPU, notices a dead worker, kills a stuck one. Returns: true
- * when the copy has ended. */
-static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim,
-		    uint64_t overdue_ns)
-{
-	if (lend(p, t, claim))
-		return true;
-	if (is_dead(p))
-		declare_dead(p);
-	else if (overdue_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
-		end_it(p);
-	return false;
-}
-
 /* Checks at most once per interval whether the process lives. */
 static void check_alive(struct worker_page *p, uint64_t interval_ns)
 {
@@ -142,6 +128,22 @@ static void check_alive(struct worker_page *p, uint64_t interval_ns)
 }
 
 void check_alive_sometimes(struct worker_page *p) { check_alive(p, CHECK_RARELY_NS); }
+
+/* Handles an overdue claim: notices a dead worker, lends the CPU to a live one, kills a stuck one.
+ * Claims of a dead one stay in the page, and the numbers of its threads may be those of another
+ * process. Returns: true when the copy has ended. */
+static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim,
+		    uint64_t overdue_ns)
+{
+	check_alive(p, CHECK_NS);
+	if (atomic_load_explicit(&p->state, memory_order_relaxed) == WORKER_DEAD)
+		return false;
+	if (lend(p, t, claim))
+		return true;
+	if (overdue_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+		end_it(p);
+	return false;
+}
 
 bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 {
