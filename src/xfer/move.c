@@ -294,14 +294,27 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 		     .is_last = since && xfer_is_all_claimed(v->x, v->tag, v->units));
 }
 
+/* The kernel refused although the trial had worked: the two ends repair the unit. */
+__attribute__((cold)) static void await_repair(struct xfer_view *v, uint32_t unit)
+{
+	bool is_src = v->src.rank == node_rank(v->group);
+
+	atomic_fetch_or_explicit(&v->x->failed, xfer_bit(unit), memory_order_release);
+	node_wake(v->group, is_src ? v->dst.rank : v->src.rank);
+}
+
 int xfer_move_edges(struct xfer_view *v)
 {
 	int ret = copy_edges(v);
 
-	if (ret)
+	if (ret == -EOWNERDEAD || (ret && is_typed(v)))
 		return ret;
-	note_copy(v, v->plan.fragments, unit_bytes(v, v->plan.fragments), 0, TRACE_EDGES);
 	v->edges_done = true;
+	if (ret) {
+		await_repair(v, v->plan.fragments);
+		return 1;
+	}
+	note_copy(v, v->plan.fragments, unit_bytes(v, v->plan.fragments), 0, TRACE_EDGES);
 	xfer_finish(v, xfer_bit(v->plan.fragments));
 	return 1;
 }
@@ -363,14 +376,8 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 		node_wake(v->group, v->dst.rank);
 		return 0;
 	}
-	if (ret) {
-		/*
-		 * the kernel refused although the trial had worked: leave the fragment to the two
-		 * ends
-		 */
-		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);
-		node_wake(v->group, me == v->src.rank ? v->dst.rank : v->src.rank);
-	}
+	if (ret)
+		await_repair(v, i);
 	return 1;
 }
 
@@ -404,7 +411,7 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 
 	if (!todo)
 		return 0;
-	for (uint32_t i = 0; i < v->plan.units; i++)
+	for (uint32_t i = 0; i <= v->plan.fragments; i++)
 		if (todo & xfer_bit(i))
 			lay_out(&v->plan, i, to, v->src.addr);
 	v->x->repair_off = scratch->offset;
@@ -424,7 +431,7 @@ int xfer_repair_receive(struct xfer_view *v)
 	from = node_map(v->group, v->src.rank, v->x->repair_off, v->plan.bytes);
 	if (!from)
 		return -EPROTO;
-	for (uint32_t i = 0; i < v->plan.units; i++) {
+	for (uint32_t i = 0; i <= v->plan.fragments; i++) {
 		if (!(ready & xfer_bit(i)))
 			continue;
 		lay_out(&v->plan, i, v->dst.addr, from);

@@ -267,6 +267,36 @@ UNIT_TEST(ranks_that_disagree_about_the_size_are_told)
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), sizes_differ, NULL);
 }
 
+/* The buffer of rank 0 is not mapped, those of the others begin and end within pages: the bytes
+ * outside these come by a system call, which the kernel refuses although it allowed the trial. */
+static void edges_are_refused(struct ranks *r)
+{
+	enum { AT = 100, PART = 5 * 4096 + 1000 };
+	char *send = make_buffer(), *recv = make_buffer() + AT;
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	ranks_options(
+		r->rank ? OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_TEST=fault=vm_copy:all")
+			: OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_copy:all"));
+	for (int k = 0; k < PART * r->size; k++)
+		send[k] = (char)(k * 7 + k / 251 + r->rank);
+	CHECK_EQ(rt_exchange(c, COLL_ALLTOALL, send, recv, PART, r->size), 0);
+	for (int k = 0; k < PART * r->size; k++) {
+		int from = k % PART + PART * r->rank; /* in the buffer of rank k / PART */
+
+		CHECK_EQ(recv[k], (char)(from * 7 + from / 251 + k / PART));
+	}
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(bytes_outside_the_pages_that_the_kernel_refuses_come_through_the_arena)
+{
+	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=arena"), edges_are_refused, NULL);
+}
+
 /* ---- ranks that leave early -------------------------------------------------------------- */
 
 /* Rank 0, whose arena holds the control segment, is through and writes to all memory it can get. */
