@@ -55,7 +55,8 @@ ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen'
            'strcspn', 'strncmp', 'strspn', 'strstr', 'stat', 'fstat', 'fcntl', 'gnu_dev_major',
            'gnu_dev_minor', '__libc_single_threaded',
            'getpid', 'sched_yield', 'process_vm_readv', 'process_vm_writev',
-           'readlink', 'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
+           'readlink', 'pthread_setcancelstate', 'pthread_setcanceltype', '__cpu_model', '__udivti3',
+           '__umodti3'}
 
 
 # (caller, callee): why the call is safe.

@@ -130,11 +130,13 @@ struct sud_fault {
 	uint32_t saved_enters, saved_allowed;
 	int saved_errno;
 	bool saved_in_fault, saved_waiting;
+	int cancel_state, cancel_type; /* before */
 };
 
 /*
  * Bracket the part of a handler that may run the owner's functions: handlers of the program are
- * deferred, this thread's system calls pass, and errno is restored at the end. Nest.
+ * deferred, this thread's system calls pass, no cancellation point acts, and errno is restored at
+ * the end. Nest. The end may not return: a thread with asynchronous cancellation ends there.
  */
 void sud_fault_begin_sig(struct sud_fault *f);
 void sud_fault_end_sig(const struct sud_fault *f);

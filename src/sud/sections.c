@@ -211,12 +211,14 @@ bool sud_wait_interrupted(void) { return sud_local.in_fault && sud_local.has_def
 void sud_fault_begin_sig(struct sud_fault *f)
 {
 	*f = (struct sud_fault){ sud_local.enters, sud_local.waiting_depth, errno,
-				    sud_local.in_fault, sud_local.waiting };
+				    sud_local.in_fault, sud_local.waiting, 0, 0 };
 	sud_local.enters = 0;
 	sud_local.in_fault = true;
 	sud_local.waiting = false;
 	order_for_handlers();
 	sud_allow_push();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &f->cancel_state);
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &f->cancel_type);
 }
 
 /* A deferred signal is delivered where the program was interrupted: the return restores the mask.
@@ -234,6 +236,9 @@ void sud_fault_end_sig(const struct sud_fault *f)
 	    (sud_local.waiting || (!sud_local.in_fault && !sud_local.enters)))
 		send_deferred();
 	errno = f->saved_errno;
+	cancel_restore(f->cancel_state);
+	if (f->cancel_type == PTHREAD_CANCEL_ASYNCHRONOUS)
+		pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
 }
 
 void section_reset(void)

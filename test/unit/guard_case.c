@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -55,6 +56,8 @@ static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	atomic_store(&o->last, addr);
 	atomic_store(&o->last_bytes, bytes);
 	atomic_store(&o->last_write, write);
+	if (o->has_cancel_point)
+		pthread_testcancel();
 	if (atomic_load(&o->closed))
 		wait_while_closed(o);
 	if (atomic_load(&o->closed)) {

@@ -36,6 +36,7 @@ struct owner {
 	int fd;
 	bool by_page;               /* releases the touched pages only, not all ... */
 	int all_after;              /* ... and all pages after so many touches; 0: never */
+	bool has_cancel_point;      /* touched() is a cancellation point */
 	_Atomic bool closed;        /* touched() waits while it is */
 	_Atomic int touches, held, waiting;
 	_Atomic uintptr_t last;     /* address given to touched() */

@@ -398,6 +398,36 @@ SYSTEM_TEST(a_thread_is_cancelled_while_it_touches)
 	wait_until_ready();
 }
 
+static void *touch_while_cancelled(void *arg)
+{
+	struct owner *o = arg;
+
+	pthread_cancel(pthread_self());
+	CHECK_EQ(load(o->p + 7), owner_byte(7));
+	CHECK_EQ(syscall(SYS_getrandom, o->p + 9 * PAGE, 8L, 0L), 8);
+	atomic_store(&ready, 1);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* The host MPI's functions, which a fault handler calls, may be cancellation points. */
+SYSTEM_TEST(a_touch_is_no_cancellation_point)
+{
+	struct owner *o = malloc(sizeof(*o));
+	pthread_t t;
+	void *result;
+
+	owner_open(o, 64, 0);
+	o->by_page = o->has_cancel_point = true;
+	owner_arm(o, 0, 64, GUARD_NO_ACCESS);
+	atomic_store(&ready, 0);
+	CHECK_EQ(pthread_create(&t, NULL, touch_while_cancelled, o), 0);
+	CHECK_EQ(pthread_join(t, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	CHECK(atomic_load(&ready));
+	CHECK_EQ(atomic_load(&o->held), 0);
+}
+
 static int raw_thread(void *arg)
 {
 	while (!atomic_load((_Atomic int *)arg))
