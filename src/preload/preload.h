@@ -10,9 +10,9 @@
  *
  *   memory.c     malloc, mmap, mprotect, brk ...       -> region/
  *   signals.c    sigaction, masks, threads, longjmp    -> sud/
- *   process.c    exit, system, popen, syscall, vfork   -> guard/
+ *   process.c    exit, system, popen, wordexp, vfork   -> guard/
  *   process_vm.c process_vm_readv                      -> message/
- *   exec.c       exec and posix_spawn: guard/, and LD_PRELOAD without us for programs without MPI
+ *   exec.c       exec and spawn: guard/, and LD_PRELOAD without us for programs without MPI
  *   yield.c      sched_yield                       -> wait/
  *   self.c       readlink, realpath                of /proc/self/exe
  *   next.h       NEXT(): the function behind an interposed one

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 #include "guard/guard.h"
 #include "message/message.h"
@@ -19,6 +20,7 @@
 static struct {
 	int (*system)(const char *);
 	FILE *(*popen)(const char *, const char *);
+	int (*wordexp)(const char *, wordexp_t *, int);
 	void (*exit)(int) __attribute__((noreturn));
 	void (*_exit)(int) __attribute__((noreturn));
 	void (*quick_exit)(int) __attribute__((noreturn));
@@ -44,6 +46,16 @@ EXPORT FILE *popen(const char *command, const char *mode)
 	f = NEXT(popen)(command, mode);
 	guard_exec_end();
 	return f;
+}
+
+EXPORT int wordexp(const char *words, wordexp_t *out, int flags)
+{
+	int ret;
+
+	guard_exec_begin();
+	ret = NEXT(wordexp)(words, out, flags);
+	guard_exec_end();
+	return ret;
 }
 
 EXPORT void exit(int status)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <wordexp.h>
 
 #include "sud/private.h"
 #include "system_case.h"
@@ -133,6 +134,21 @@ SYSTEM_TEST(spawned_programs)
 	CHECK_EQ(fscanf(f, "%d", &n), 1);
 	CHECK_EQ(n, 42);
 	CHECK_EQ(pclose(f), 0);
+}
+
+/* The C library starts it with all signals blocked: a dispatched call would end the process. */
+SYSTEM_TEST(no_call_of_a_function_that_starts_a_shell_is_dispatched)
+{
+	uint64_t before;
+	wordexp_t words;
+
+	arm_new();
+	before = atomic_load(&base_counters[BASE_CTR_DISPATCHED]);
+	CHECK_EQ(wordexp("$(echo 4 2)", &words, 0), 0);
+	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before);
+	CHECK_EQ(words.we_wordc, 2);
+	CHECK_STR(words.we_wordv[1], "2");
+	wordfree(&words);
 }
 
 /* A shell or grep would change mask and ignored signals itself. */
