@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec and posix_spawn: a program that cannot reach an MPI does not inherit our entry in
+ * exec, posix_spawn, pidfd_spawn: a program that cannot reach an MPI does not inherit our entry in
  * LD_PRELOAD. Other entries stay.
  *
  *   program --execve(path, argv, env)--> here --(path, argv, env or a copy without us)--> libc
@@ -9,7 +9,7 @@
  * on the stack, and nothing shared is written. A copy that is too large for a stack is not made;
  * the program then inherits the preload, which is harmless.
  *
- * system() and popen() start a shell inside libc; shells inherit the preload.
+ * system(), popen() and wordexp() start a shell inside libc; shells inherit the preload.
  *
  * With --endpoints a program that links an MPI library is executed by way of bin/sluice, which
  * makes it a rank of the address space or executes it: the user's wrapper script stands between.
@@ -41,13 +41,15 @@ static const char preload_name[] = "LD_PRELOAD=";
 
 /* ---- next functions ----------------------------------------------------------------- */
 
+typedef __typeof__(posix_spawn) spawner;
+spawner pidfd_spawn, pidfd_spawnp;
+
 static struct {
 	__typeof__(&execve) execve;
 	__typeof__(&execvpe) execvpe;
 	__typeof__(&fexecve) fexecve;
 	__typeof__(&execveat) execveat;
-	__typeof__(&posix_spawn) posix_spawn;
-	__typeof__(&posix_spawnp) posix_spawnp;
+	spawner *posix_spawn, *posix_spawnp, *pidfd_spawn, *pidfd_spawnp;
 } next;
 
 /* Completes pending operations first; the new program inherits the program's own signal state. */
@@ -79,6 +81,8 @@ __attribute__((constructor, cold)) static void resolve_early(void)
 	(void)NEXT(execveat);
 	(void)NEXT(posix_spawn);
 	(void)NEXT(posix_spawnp);
+	(void)NEXT(pidfd_spawn);
+	(void)NEXT(pidfd_spawnp);
 }
 
 /* ---- the environment ---------------------------------------------------------------- */
@@ -361,29 +365,48 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 	return REPLACED(NEXT(execveat)(dir_fd, path, argv, env, flags));
 }
 
+/* Spawns by path, or searches for `name` where `by_file` is given. *out: a pid or a pidfd. */
+static int spawn(spawner *by_path, spawner *by_file, int *out, const char *name,
+		 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+		 char *const argv[], char *const envp[])
+{
+	char found[PATH_MAX];
+	const char *path = name = executed(name);
+
+	if (!by_path) /* a newer libc's function */
+		return ENOSYS;
+	if (by_file)
+		path = find_rank(name, envp, found) ? NULL : found;
+	if (!BY_TOOL(path, argv, envp, -1, GUARDED(by_path(out, tool, actions, attr, argv, env))))
+		return 0;
+	return GUARDED((by_file ? by_file : by_path)(
+		out, name, actions, attr, argv,
+		ENV_FOR(envp, by_file ? keeps_file(name) : keeps_path(name))));
+}
+
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	path = executed(path);
-	if (!BY_TOOL(path, argv, envp, -1,
-		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))
-		return 0;
-	return GUARDED(NEXT(posix_spawn)(pid, path, actions, attr, argv,
-					 ENV_FOR(envp, keeps_path(path))));
+	return spawn(NEXT(posix_spawn), NULL, pid, path, actions, attr, argv, envp);
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	char path[PATH_MAX];
+	return spawn(NEXT(posix_spawn), NEXT(posix_spawnp), pid, file, actions, attr, argv, envp);
+}
 
-	file = executed(file);
-	if (!find_rank(file, envp, path) &&
-	    !BY_TOOL(path, argv, envp, -1,
-		     GUARDED(NEXT(posix_spawn)(pid, tool, actions, attr, argv, env))))
-		return 0;
-	return GUARDED(NEXT(posix_spawnp)(pid, file, actions, attr, argv,
-					  ENV_FOR(envp, keeps_file(file))));
+/* glibc 2.39; spawn.h of older ones does not declare them. */
+EXPORT int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return spawn(NEXT(pidfd_spawn), NULL, pidfd, path, actions, attr, argv, envp);
+}
+
+EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *actions,
+			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return spawn(NEXT(pidfd_spawn), NEXT(pidfd_spawnp), pidfd, file, actions, attr, argv, envp);
 }
 
 /* ---- execl, execlp, execle: the arguments become an array on the stack -------------- */

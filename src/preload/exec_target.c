@@ -89,7 +89,8 @@ static bool is_opening_symbol(const char *name)
 	case 'f':
 		return strcmp(name, "fexecve") == 0;
 	case 'p':
-		return strncmp(name, "posix_spawn", 11) == 0 || strcmp(name, "popen") == 0;
+		return strncmp(name, "posix_spawn", 11) == 0 ||
+		       strncmp(name, "pidfd_spawn", 11) == 0 || strcmp(name, "popen") == 0;
 	case 's':
 		return strcmp(name, "system") == 0;
 	case 'w':

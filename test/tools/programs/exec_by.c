@@ -15,6 +15,21 @@
 
 extern char **environ;
 
+/* fake_pidfd_spawn.c, as libc has them from glibc 2.39 on only */
+__typeof__(posix_spawn) pidfd_spawn, pidfd_spawnp;
+
+static int spawn_pidfd(const char *how, char **argv)
+{
+	int pidfd, rc = strcmp(how, "pidfd_spawn") == 0
+				? pidfd_spawn(&pidfd, argv[0], NULL, NULL, argv, environ)
+				: pidfd_spawnp(&pidfd, argv[0], NULL, NULL, argv, environ);
+	siginfo_t si;
+
+	if (rc || waitid(P_PIDFD, (id_t)pidfd, &si, WEXITED))
+		return 99;
+	return si.si_code == CLD_EXITED ? si.si_status : 98;
+}
+
 static int spawn(const char *how, char **argv)
 {
 	pid_t pid;
@@ -52,6 +67,8 @@ static int exec_by(const char *how, char **argv)
 		execveat(AT_FDCWD, file, argv, environ, 0);
 	else if (strncmp(how, "posix_spawn", 11) == 0)
 		return spawn(how, argv);
+	else if (strncmp(how, "pidfd_spawn", 11) == 0)
+		return spawn_pidfd(how, argv);
 	fprintf(stderr, "%s %s: %s\n", how, file, strerror(errno));
 	return errno == ENOENT ? 127 : 97;
 }
