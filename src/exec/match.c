@@ -227,6 +227,8 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 	v->dst = (struct xfer_end){ s->desc[copy->buf], copy->off, rank,
 				    .edges = s->is_nonblocking ? slot_edge_buf(e, s) : NULL,
 				    .layout = slot_layout(e, s, copy->layout) };
+	if (!slot_is_still(s, op)) /* before what was read is mapped: see match_view() */
+		return -EAGAIN;
 	if (!(v->src.desc.flags & v->dst.desc.flags & REGION_DESC_MAPPED) ||
 	    !xfer_end_is_valid(&v->src, copy->bytes) || !xfer_end_is_valid(&v->dst, copy->bytes) ||
 	    !is_first_copy(s, copy))

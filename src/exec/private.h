@@ -195,7 +195,7 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
  * match.c: a copy inside a rank, viewed as a transfer with both ends there, so that other ranks can
  * move it. Only the first copy of a schedule has a transfer. match_copy() is for this rank, and
  * opens the transfer at its first call.
- * Returns: 0, or -errno: the memory is not mapped.
+ * Returns: 0; -EAGAIN: the slot is used for another collective; -EINVAL: the memory is not mapped.
  */
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
 		  const struct slot_op *copy, enum xfer_view_mode mode, struct xfer_view *v);

@@ -113,7 +113,7 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	struct xfer_view v;
 
 	return !match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) &&
-	       slot_is_still(s, op) && serve_view(m, &v, rank, e->recv_cap);
+	       serve_view(m, &v, rank, e->recv_cap);
 }
 
 /* Like serve_recv(), for a reduction. */

@@ -3,12 +3,13 @@
  * Facts and duties of a rank before it detaches: the partners that only wait for this rank, and the
  * fragments that no other mover would copy. What movers do with the rest, a killed one too.
  */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "coll/coll.h"
 #include "engine_late.h"
-#include "exec/exec.h"
+#include "exec/private.h"
 #include "exec_mover.h"
 #include "os/os.h"
 #include "ranks.h"
@@ -279,6 +280,38 @@ UNIT_TEST(who_leaves_copies_its_own_block_first_when_told_to)
 UNIT_TEST(own_block_of_who_left_survives_a_mover_that_is_killed_at_any_step)
 {
 	ranks_run(2, OPTIONS, body_dying, NULL);
+}
+
+/* A mover is late: the slot has a later collective. What it reads there may be a mixture, and may
+ * not be mapped, as the pages of a mapping are made at once. */
+static void body_late_for_copy(struct ranks *r)
+{
+	const struct slot_op *copy;
+	struct exec_slot *slot;
+	struct exec_run *run;
+	struct xfer_view v;
+
+	bench_begin(r);
+	run = begin(true);
+	if (!r->rank) {
+		slot = slot_of(bench.e, 0, run->op);
+		copy = slot_ops(slot);
+		while (copy->type != OP_COPY)
+			copy++;
+		CHECK_EQ(match_copy_in(bench.e, slot, 0, run->op, copy, XFER_VIEW_ALIASED, &v), 0);
+		v.dst.addr = NULL;
+		CHECK_EQ(match_copy_in(bench.e, slot, 0, run->op - EXEC_SLOTS, copy,
+				       XFER_VIEW_ALIASED, &v),
+			 -EAGAIN);
+		CHECK(!v.dst.addr);
+	}
+	CHECK_EQ(exec_wait(run), 0);
+	bench_end();
+}
+
+UNIT_TEST(a_copy_inside_a_rank_is_not_mapped_when_its_slot_has_passed_on)
+{
+	ranks_run(2, OPTIONS, body_late_for_copy, NULL);
 }
 
 /* ---- a channel --------------------------------------------------------------------------- */
