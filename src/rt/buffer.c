@@ -217,7 +217,12 @@ static bool keep_until_destroyed(struct rt_comm *c, const struct region_extent *
 void buffer_close(struct buffer *b, struct rt_comm *failed)
 {
 	if (!buffer_is_copy(b)) {
-		region_release(&b->desc); /* zero after a detach: the pending operation owns it */
+		/*
+		 * After a failure movers may still write: the region stays pinned for good, so that
+		 * its pages are not used again.
+		 */
+		if (!failed)
+			region_release(&b->desc); /* zero after a detach: not ours then */
 		return;
 	}
 	if (!failed || !keep_until_destroyed(failed, &b->copy))

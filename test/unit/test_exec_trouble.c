@@ -297,6 +297,36 @@ UNIT_TEST(bytes_outside_the_pages_that_the_kernel_refuses_come_through_the_arena
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=arena"), edges_are_refused, NULL);
 }
 
+/* A mover may be displaced for a second in the middle of a copy to memory that is freed by then. */
+static void frees_after_failure(struct ranks *r)
+{
+	struct region_desc failed, later;
+	char *b = make_buffer();
+	struct coll_buf buf = { .addr = b, .bytes = BYTES - (r->rank == 1) };
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	CHECK_EQ(rt_bcast(c, &buf, 0, NULL), -EREMOTEIO);
+	region_describe(b, buf.bytes, REGION_LOOKUP, &failed);
+	CHECK(failed.flags & REGION_DESC_MAPPED);
+	region_release(&failed);
+	region_drop((uintptr_t)b, (uintptr_t)b + BYTES);
+	CHECK_EQ(munmap(b, BYTES), 0);
+	for (int i = 0; i < 64; i++) {
+		region_describe(make_buffer(), buf.bytes, REGION_FORCE, &later);
+		CHECK(later.flags & REGION_DESC_MAPPED);
+		CHECK(later.arena_off != failed.arena_off);
+	}
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(pages_of_a_failed_collective_are_not_used_again)
+{
+	ranks_run(2, OPTIONS("SLUICE_REGION_KIND=arena"), frees_after_failure, NULL);
+}
+
 /* ---- ranks that leave early -------------------------------------------------------------- */
 
 /* Rank 0, whose arena holds the control segment, is through and writes to all memory it can get. */
