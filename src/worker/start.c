@@ -167,12 +167,13 @@ int worker_spawn(int listener, int page, char *reason, size_t cap)
 	/* no handler of the program may run in the child, in this process's memory */
 	set_mask(~0ull, &before);
 	between = b->clone(be_between, b->stack_between + STACK_BYTES, CLONE_VM | CLONE_VFORK, b);
-	ret = between < 0 ? -errno : b->error ? -b->error : b->pid;
+	ret = between < 0 ? -errno : b->error ? -b->error : b->pid ? b->pid : -ECHILD;
 	set_mask(before, NULL);
 	while (between > 0 && syscall(SYS_wait4, between, NULL, WAIT_CLONE, NULL) < 0 &&
 	       errno == EINTR)
 		;
-	free(b);
+	if (ret != -ECHILD) /* else somebody has killed it: its child may still be on its stack */
+		free(b);
 	if (ret < 0)
 		snprintf(reason, cap, "%s cannot be started: %s", path, strerror(-ret));
 	return ret;
