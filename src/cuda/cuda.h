@@ -30,7 +30,7 @@
 struct cuda_memory {
 	char handle[CUDA_HANDLE_BYTES];
 	uint64_t base, bytes; /* of the allocation, in its owner's address space */
-	uint64_t id;          /* of the allocation; never used again by its owner */
+	uint64_t id;          /* of the allocation; never used again, by no process */
 	uint64_t at;          /* the buffer begins here in the allocation */
 };
 

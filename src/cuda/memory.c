@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "cuda/private.h"
+#include "os/os.h"
 
 enum { PEERS = 128, HANDLES = 64 };
 /* Names and numbers of the CUDA driver API. */
@@ -63,9 +64,11 @@ static int ask(const void *addr, struct answer *out)
 		       : 0;
 }
 
-/* Handles are kept: an id is that of one allocation for ever. */
-static bool get_handle(const struct answer *a, struct cuda_handle *out)
+/* Sets handle and id. Handles are kept: an id is that of one allocation for ever. Peers keep what
+ * they have opened: they tell a later process with the same pid and ids by `process`. */
+static bool get_handle(const struct answer *a, struct cuda_memory *out)
 {
+	static uint64_t process;
 	static struct {
 		uint64_t id;
 		struct cuda_handle handle;
@@ -79,7 +82,10 @@ static bool get_handle(const struct answer *a, struct cuda_handle *out)
 		ok = !cuda_driver.ipc_get(&known[i].handle, a->start);
 		known[i].id = ok ? a->id : 0;
 	}
-	*out = known[i].handle;
+	if (!process)
+		process = os_random_u64();
+	out->id = a->id ^ process;
+	memcpy(out->handle, known[i].handle.bytes, sizeof(out->handle));
 	pthread_mutex_unlock(&table.lock);
 	return ok;
 }
@@ -87,7 +93,6 @@ static bool get_handle(const struct answer *a, struct cuda_handle *out)
 int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out)
 {
 	uint64_t at = (uintptr_t)addr;
-	struct cuda_handle handle;
 	void *context = NULL;
 	struct answer a;
 
@@ -96,13 +101,8 @@ int cuda_describe(const void *addr, uint64_t bytes, struct cuda_memory *out)
 	if (a.type != MEMORY_TYPE_DEVICE || a.context != (uintptr_t)context || at < a.start ||
 	    at - a.start > a.bytes || bytes > a.bytes - (at - a.start))
 		return -EXDEV;
-	*out = (struct cuda_memory){
-		.base = a.start, .bytes = a.bytes, .id = a.id, .at = at - a.start
-	};
-	if (!a.has_handle || !get_handle(&a, &handle))
-		return -ENOTSUP;
-	memcpy(out->handle, handle.bytes, sizeof(out->handle));
-	return 0;
+	*out = (struct cuda_memory){ .base = a.start, .bytes = a.bytes, .at = at - a.start };
+	return a.has_handle && get_handle(&a, out) ? 0 : -ENOTSUP;
 }
 
 /* ---- allocations of others --------------------------------------------------------------- */
