@@ -89,7 +89,7 @@ __attribute__((constructor, cold)) static void resolve_early(void)
 
 /* Returns: bytes that env_without_us() needs; 0 when envp does not name us or the copy is too
  * large. */
-static size_t env_copy_bytes(char *const *envp)
+__attribute__((cold)) static size_t env_copy_bytes(char *const *envp)
 {
 	size_t count = 0, value_bytes = 0, total;
 	bool has_us = false;
@@ -107,7 +107,7 @@ static size_t env_copy_bytes(char *const *envp)
 }
 
 /* Makes the copy in `space` of env_copy_bytes(envp) bytes. */
-static char *const *env_without_us(char *const *envp, void *space)
+__attribute__((cold)) static char *const *env_without_us(char *const *envp, void *space)
 {
 	char **copy = space, *text;
 	size_t count = 0, n = 0;
@@ -144,7 +144,7 @@ static char *const *env_without_us(char *const *envp, void *space)
 		env_;                                                                              \
 	})
 
-static bool keeps_path(const char *path)
+__attribute__((cold)) static bool keeps_path(const char *path)
 {
 	int saved = errno;
 	bool keeps = !path || preload_is_inherited(preload_target_of(path));
@@ -154,7 +154,7 @@ static bool keeps_path(const char *path)
 }
 
 /* PATH of this process, as libc's execvp takes it, not of the environment for the program. */
-static const char *path_variable(void)
+__attribute__((cold)) static const char *path_variable(void)
 {
 	for (char *const *e = environ; e && *e; e++)
 		if (strncmp(*e, "PATH=", 5) == 0)
@@ -162,7 +162,7 @@ static const char *path_variable(void)
 	return NULL;
 }
 
-static bool keeps_file(const char *file)
+__attribute__((cold)) static bool keeps_file(const char *file)
 {
 	char path[PATH_MAX];
 	int saved = errno;
@@ -173,7 +173,7 @@ static bool keeps_file(const char *file)
 	return keeps;
 }
 
-static bool keeps_fd(int fd)
+__attribute__((cold)) static bool keeps_fd(int fd)
 {
 	int saved = errno;
 	bool keeps = preload_is_inherited(preload_target_of_fd(fd, ""));
@@ -310,7 +310,7 @@ static const char *executed(const char *path)
 	return program ? program : path;
 }
 
-static int run_path(const char *path, char *const argv[], char *const envp[])
+__attribute__((cold)) static int run_path(const char *path, char *const argv[], char *const envp[])
 {
 	path = executed(path);
 	/* returns only where the tool cannot be executed */
@@ -318,7 +318,7 @@ static int run_path(const char *path, char *const argv[], char *const envp[])
 	return REPLACED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
 }
 
-static int run_file(const char *file, char *const argv[], char *const envp[])
+__attribute__((cold)) static int run_file(const char *file, char *const argv[], char *const envp[])
 {
 	char path[PATH_MAX];
 
@@ -349,7 +349,7 @@ EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 
 /* Checks descriptors and paths relative to the working directory; other programs inherit the
  * preload. */
-static bool keeps_at(int dir_fd, const char *path, int flags)
+__attribute__((cold)) static bool keeps_at(int dir_fd, const char *path, int flags)
 {
 	if (path && !path[0] && (flags & AT_EMPTY_PATH))
 		return keeps_fd(dir_fd);
@@ -366,6 +366,7 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 }
 
 /* Spawns by path, or searches for `name` where `by_file` is given. *out: a pid or a pidfd. */
+__attribute__((cold))
 static int spawn(spawner *by_path, spawner *by_file, int *out, const char *name,
 		 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
 		 char *const argv[], char *const envp[])
@@ -412,7 +413,7 @@ EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_act
 /* ---- execl, execlp, execle: the arguments become an array on the stack -------------- */
 
 /* Returns: how many arguments, with the NULL; 0 when they are too many for a stack. */
-static size_t count_args(va_list args)
+__attribute__((cold)) static size_t count_args(va_list args)
 {
 	size_t n = 2; /* the named one and the NULL */
 
@@ -422,7 +423,7 @@ static size_t count_args(va_list args)
 	return n;
 }
 
-static void fill_args(char **argv, const char *first, va_list args)
+__attribute__((cold)) static void fill_args(char **argv, const char *first, va_list args)
 {
 	*argv = (char *)first;
 	while (*argv++)
