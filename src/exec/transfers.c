@@ -17,6 +17,9 @@ static void publish(struct exec_run *r)
 	if (slot_build(s, slot_layouts(r->comm, s), call->shape, r->comm->rank, r->comm->size))
 		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND],
 				slot_send_edges(r->comm, s));
+	/* the copy's is opened when it is shared: until then no word of 2^24 collectives before */
+	atomic_store_explicit(&slot_copied(r->comm, s)->claimed, xfer_word(r->op - 1, 0),
+			      memory_order_relaxed);
 	for (uint32_t i = 0; i < s->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	r->op_count = r->remaining = s->op_count;

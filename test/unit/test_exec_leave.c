@@ -314,6 +314,31 @@ UNIT_TEST(a_copy_inside_a_rank_is_not_mapped_when_its_slot_has_passed_on)
 	ranks_run(2, OPTIONS, body_late_for_copy, NULL);
 }
 
+/* The word of the copy has the tag of a collective of long ago, which tags of 24 bits do not tell
+ * from this one: nobody may claim by it before this rank shares the copy. */
+static void body_old_tag(struct ranks *r)
+{
+	struct exec_run *run;
+	struct xfer *x;
+
+	bench_begin(r);
+	run = begin(true);
+	CHECK_EQ(exec_wait(run), 0);
+	x = slot_copied(bench.e, slot_of(bench.e, r->rank, run->op + 1));
+	xfer_open(x, run->op + 1 + (XFER_TAG_MASK + 1));
+	ranks_barrier(r);
+	run = begin(true);
+	CHECK(x == slot_copied(bench.e, run->slot));
+	CHECK_EQ(xfer_claim(x, run->op, 1, 0), XFER_NONE);
+	CHECK_EQ(exec_wait(run), 0);
+	bench_end();
+}
+
+UNIT_TEST(a_copy_inside_a_rank_is_not_claimed_by_an_old_tag)
+{
+	ranks_run(2, OPTIONS, body_old_tag, NULL);
+}
+
 /* ---- a channel --------------------------------------------------------------------------- */
 
 static void note_drained(void *arg) { ++*(unsigned *)arg; }
