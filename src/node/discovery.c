@@ -15,13 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "node/private.h"
 
 /* Nobody accepts: a full queue proves that a rank is present, but not its pid. */
 #define DISCOVERY_BACKLOG SOMAXCONN
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* newer headers have it */
+#endif
+#ifndef PID_FS_MAGIC
+#define PID_FS_MAGIC 0x50494446
+#endif
 #define KNOWN_RANKS 4096 /* of the job; later ones are looked for each time */
 
 static struct {
@@ -46,15 +54,33 @@ static uint64_t mix_text(uint64_t h, const char *s)
 	return h;
 }
 
+/* The proxy is outside this PID namespace: another kind of number tells ranks inside which job is
+ * theirs. Those outside do not find them, and the other way round. */
+__attribute__((cold)) static uint64_t unnumbered_job(int pmi)
+{
+	uint64_t job = os_random_u64(); /* before Linux 6.9 no rank finds this one */
+	struct statfs fs;
+	struct stat st;
+	int proxy;
+	socklen_t len = sizeof proxy;
+
+	if (getsockopt(pmi, SOL_SOCKET, SO_PEERPIDFD, &proxy, &len))
+		return job;
+	if (!fstatfs(proxy, &fs) && fs.f_type == PID_FS_MAGIC && !fstat(proxy, &st))
+		job = st.st_ino;
+	close(proxy);
+	return mix(3, job);
+}
+
 /* Hydra connects each process to the proxy that started it, one proxy per node. */
-static uint64_t hydra_job(const char *pmi_fd)
+__attribute__((cold)) static uint64_t hydra_job(int pmi)
 {
 	struct ucred c;
 	socklen_t len = sizeof c;
 
-	if (getsockopt(atoi(pmi_fd), SOL_SOCKET, SO_PEERCRED, &c, &len) || c.pid <= 0)
+	if (getsockopt(pmi, SOL_SOCKET, SO_PEERCRED, &c, &len) || c.uid == (uid_t)-1)
 		return 0;
-	return mix(mix(1, (uint64_t)c.pid), os_process_start(c.pid));
+	return c.pid ? mix(mix(1, (uint64_t)c.pid), os_process_start(c.pid)) : unnumbered_job(pmi);
 }
 
 static bool is_number(const char *s)
@@ -66,12 +92,12 @@ static bool is_number(const char *s)
 
 /* A short number may be a descriptor; a name may be long or contain letters. In both cases equal
  * texts of one job give equal ids. */
-static uint64_t job_id(const char *text)
+__attribute__((cold)) static uint64_t job_id(const char *text)
 {
 	uint64_t id = 0;
 
 	if (strlen(text) < 6 && is_number(text))
-		id = hydra_job(text);
+		id = hydra_job(atoi(text));
 	if (!id && strlen(text) < 6)
 		return 0; /* descriptor numbers are the same in every job */
 	if (!id)
@@ -80,7 +106,7 @@ static uint64_t job_id(const char *text)
 	return mix(id, NODE_VERSION) | 1;
 }
 
-static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
+__attribute__((cold)) static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
 {
 	int n;
 
@@ -93,7 +119,7 @@ static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
 
 static int open_reserve(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
 
-void node_announce(bool prefer_pmix)
+__attribute__((cold)) void node_announce(bool prefer_pmix)
 {
 	struct sockaddr_un a;
 	int rank, fd;
@@ -120,7 +146,7 @@ void node_announce(bool prefer_pmix)
 }
 
 /* *out_pid: 0 when it is unknown, as the queue of the socket is full. */
-static bool is_present(uint64_t job, int rank, int *out_pid)
+__attribute__((cold)) static bool is_present(uint64_t job, int rank, int *out_pid)
 {
 	struct ucred c = { 0 };
 	socklen_t len = sizeof c;
@@ -154,7 +180,7 @@ static bool is_or_was_present(int rank)
 	return true;
 }
 
-int node_first_absent(const int *job_ranks, int n)
+__attribute__((cold)) int node_first_absent(const int *job_ranks, int n)
 {
 	int absent = -1;
 
@@ -170,7 +196,7 @@ int node_first_absent(const int *job_ranks, int n)
 	return absent;
 }
 
-int node_job_process(int job_rank)
+__attribute__((cold)) int node_job_process(int job_rank)
 {
 	int pid = 0;
 
@@ -181,7 +207,7 @@ int node_job_process(int job_rank)
 	return pid;
 }
 
-void node_withdraw(void)
+__attribute__((cold)) void node_withdraw(void)
 {
 	pthread_mutex_lock(&discovery.lock);
 	if (discovery.fd >= 0)

@@ -296,6 +296,40 @@ def test_file_systems(name, mount, get_mpi, with_sluice):
     passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT, outer=outer))
 
 
+NAMESPACE = ['unshare', '--pid', '--fork', '--mount-proc']
+
+
+@pytest.fixture
+def pid_namespace():
+    """A command that executes others in one new PID namespace."""
+    if subprocess.run([*NAMESPACE, 'true'], capture_output=True).returncode or not shutil.which('nsenter'):
+        pytest.skip('a PID namespace is not permitted here')
+    with subprocess.Popen([*NAMESPACE, 'sh', '-c', 'echo; exec sleep 120'],
+                          stdout=subprocess.PIPE) as outside:
+        outside.stdout.readline()
+        inside = pathlib.Path(f'/proc/{outside.pid}/task/{outside.pid}/children').read_text().split()[0]
+        yield ['nsenter', f'--target={inside}', '--pid', '--mount', '--']
+        os.kill(int(inside), signal.SIGKILL)
+
+
+def test_one_rank_in_a_pid_namespace(get_mpi, with_sluice, pid_namespace):
+    """That rank cannot see which launcher is its own; no rank may wait for one that it does not find."""
+    mpi = get_mpi('impi') # MPICH and Open MPI themselves do not run like this
+    script = f'[ "$PMI_RANK" = 1 ] && exec {" ".join(pid_namespace)} "$@"; exec "$@"'
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, sluice=with_sluice, env=ADOPT,
+                      before=['sh', '-c', script, 'sh']))
+
+
+def test_ranks_of_one_pid_namespace(get_mpi, with_sluice, pid_namespace):
+    """The launcher is outside; the ranks find each other nevertheless, from Linux 6.9 on."""
+    mpi = get_mpi('mpich')
+    result = mpi.launch(2, mpi.build('semantics.c'), *WANTED, sluice=with_sluice, before=pid_namespace,
+                        env={**ADOPT, 'SLUICE_LOG': 'info'})
+    passed(result)
+    if tuple(int(n) for n in re.findall(r'\d+', os.uname().release)[:2]) >= (6, 9):
+        assert 'calls may return early' in result.err, result.explain()
+
+
 # ---- options -------------------------------------------------------------------------------------------
 
 WRONG = {

@@ -120,7 +120,7 @@ static const char *learned_path(void)
 }
 
 /* The file that the user names. Returns: whether it is in force. */
-static bool load_chosen_figures(const char *library_version)
+__attribute__((cold)) static bool load_chosen_figures(const char *library_version)
 {
 	struct tune_result found;
 
@@ -141,7 +141,7 @@ static bool load_chosen_figures(const char *library_version)
 }
 
 /* The figures of this host MPI, which all ranks must have alike. */
-static void load_figures(const char *library_version)
+__attribute__((cold)) static void load_figures(const char *library_version)
 {
 	struct tune_result found = { .state = TUNE_IN_FORCE };
 
@@ -182,7 +182,7 @@ static void explain_end(void)
 }
 
 /* Under the lock. Options are loaded once; problems are reported when the rank is known. */
-static void load_options(bool prefer_pmix, const char *library_version)
+__attribute__((cold)) static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
 
@@ -230,7 +230,7 @@ void rt_identity(struct rt_identity *out)
 }
 
 /* Reports once in a job that its programs are alone: their MPI does not know the launcher. */
-static void check_launcher(int world_size)
+__attribute__((cold)) static void check_launcher(int world_size)
 {
 	const char *name;
 	int programs = base_job_size(&name);
@@ -246,7 +246,7 @@ static void check_launcher(int world_size)
 }
 
 /* Reports once in a job why its ranks stay processes. The log says it of each rank. */
-static void check_endpoints(int world_rank)
+__attribute__((cold)) static void check_endpoints(int world_rank)
 {
 	char line[PATH_MAX + 256];
 
@@ -257,7 +257,7 @@ static void check_endpoints(int world_rank)
 	report_problems(line, world_rank);
 }
 
-bool rt_start(int world_rank, int world_size)
+__attribute__((cold)) bool rt_start(int world_rank, int world_size)
 {
 	pthread_mutex_lock(&start_lock);
 	if (world_rank >= 0)
@@ -281,7 +281,7 @@ bool rt_start(int world_rank, int world_size)
 	return rt_is_on() || trace_is_on();
 }
 
-void rt_stop(void)
+__attribute__((cold)) void rt_stop(void)
 {
 	if (message_end())
 		rt_intercept_unref();
