@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls are admitted: by options, by the figures that the package ships, by size. */
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,6 +133,18 @@ UNIT_TEST(a_line_of_the_figures_that_says_nothing_is_refused)
 	CHECK_EQ(policy_figures_set(f, "ibcast.always", "1"), -ENOENT);
 	CHECK_EQ(policy_figures_set(f, "broadcast.again", "1"), -ENOENT);
 	CHECK_EQ(policy_figures_set(f, "bcast", "1"), -ENOENT);
+}
+
+UNIT_TEST(figures_are_read_in_the_locale_of_the_program)
+{
+	struct policy_figures f[COLL_COUNT];
+
+	if (!setlocale(LC_ALL, "tr_TR.UTF-8"))
+		unit_skip("no Turkish locale, in which tolower('I') is not 'i'");
+	policy_figures_begin(f);
+	CHECK_EQ(policy_figures_set(f, "ibarrier.from", "1"), 0);
+	CHECK_EQ(policy_figures_set(f, "iNEIGHBOR_alltoall.from", "1"), 0);
+	setlocale(LC_ALL, "C");
 }
 
 UNIT_TEST(without_figures_large_calls_in_reused_buffers_are_admitted)
