@@ -18,12 +18,13 @@
 #include "endpoints/private.h"
 #include "os/os.h"
 
-enum { FIRST_WAIT_MS = 10000, RECEIVE_S = 30, PMI_LINGER_MS = 10 };
+enum { FIRST_WAIT_MS = 10000, REFUSED_WAIT_MS = 100, RECEIVE_S = 30, PMI_LINGER_MS = 10 };
 
 struct carrier {
 	int listener; /* -1: as many ranks as asked for have come */
 	int signals;  /* signalfd of SIGCHLD */
 	int ranks, joined;
+	int first_wait_ms; /* for the first rank */
 	bool switches;                  /* asked for */
 	int cpus;                       /* for those that switch */
 	struct switch_group *scheduler; /* NULL: none */
@@ -163,6 +164,7 @@ static void accept_shell(struct carrier *c)
 	if (pid < 0) {
 		reply(socket, REPLY_REFUSED, 0, reason);
 		close(socket);
+		c->first_wait_ms = REFUSED_WAIT_MS; /* perhaps it refuses all, and the job ends */
 	} else {
 		c->socket[c->joined++] = socket;
 	}
@@ -239,7 +241,7 @@ static int live_ranks(const struct carrier *c)
 /* Returns: how long to wait for the next event, ms. */
 static int wait_ms(struct carrier *c, bool runs)
 {
-	int ms = runs ? SWITCH_SLICE_MS : c->joined ? -1 : FIRST_WAIT_MS;
+	int ms = runs ? SWITCH_SLICE_MS : c->joined ? -1 : c->first_wait_ms;
 
 	for (int i = 0; i < c->joined; i++) {
 		if (c->pmi[i] < 0 || !c->pmi_until_ns[i])
@@ -319,6 +321,7 @@ void carrier_main(int listener, const struct endpoints_program *program)
 	static struct carrier c;
 
 	c = (struct carrier){ .listener = listener,
+			      .first_wait_ms = FIRST_WAIT_MS,
 			      .ranks = (int)base_min_u64((uint64_t)program->ranks,
 							 ENDPOINT_RANKS_MAX),
 			      .switches = program->switches,

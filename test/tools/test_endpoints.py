@@ -320,6 +320,15 @@ def test_a_rank_whose_cpus_the_first_may_not_use_stays_a_process(first, programs
     assert status == 21 and 'this rank stays a process: sched_setaffinity' in err
 
 
+def test_a_carrier_that_refuses_all_ranks_ends_with_the_job(programs, tmp_path):
+    compile_c(tmp_path / 'container', CONTAINER.replace('SECCOMP_RET_ERRNO | 0', 'SECCOMP_RET_ERRNO | 1'))
+    ends = run([programs / 'ranks', '_exit'], 2, 2, executable=tmp_path / 'container')
+    name, ended = f'@sluice-carrier-{os.getuid()}-{os.getpid()}-', time.monotonic()
+    assert all('stays a process: sched_setaffinity' in err for _, _, err in ends), ends
+    wait_until(lambda: name not in pathlib.Path('/proc/net/unix').read_text(), 'it is still there')
+    assert time.monotonic() - ended < 5
+
+
 def test_ranks_in_containers_of_their_own_do_not_share(programs):
     """A process ID of another container names a process that is not the rank."""
     if subprocess.run(['unshare', '--pid', '--fork', 'true'], capture_output=True).returncode:
