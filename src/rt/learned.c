@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "rt/trials.h"
 
@@ -67,25 +69,30 @@ static void pattern_of(const char *mpi, char *out, size_t cap)
 		out[i] = out[i] == ' ' ? '*' : out[i];
 }
 
+__attribute__((cold))
 static void write_text(const char *path, const char *mpi, const char *figures)
 {
-	char fresh[4096 + 8], pattern[256];
+	char fresh[4096 + 16], pattern[256];
+	struct stat st;
+	bool is_file = stat(path, &st) || S_ISREG(st.st_mode); /* a device stays one */
 	FILE *f;
 
 	pattern_of(mpi, pattern, sizeof pattern);
-	snprintf(fresh, sizeof fresh, "%.4096s.new", path);
-	f = fopen(fresh, "we");
+	snprintf(fresh, sizeof fresh, "%.4096s.%d", path, (int)getpid());
+	f = fopen(is_file ? fresh : path, "we");
 	if (f) {
 		fprintf(f, "# Written by a run with SLUICE_DECIDE=measure:%s\n"
 			   "# To decide as that run did: SLUICE_DECIDE=%s\n"
 			   "sluice-tune 1\nmpi %s\n%s", path, path, pattern, figures);
-		if (!fclose(f) && !rename(fresh, path))
+		if (!fclose(f) && (!is_file || !rename(fresh, path)))
 			return;
 	}
 	base_log(BASE_LOG_ERROR, "rt", "SLUICE_DECIDE: %s cannot be written: %s", path,
 		 strerror(errno));
+	unlink(fresh);
 }
 
+__attribute__((cold))
 void learned_write(const char *path, const char *mpi, const struct policy_figures *figures)
 {
 	struct policy_figures now[COLL_COUNT];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """SLUICE_DECIDE: trials, figures. Run alone: ./dev check mpi -k decide"""
 import json
+import os
 
 import pytest
 
@@ -117,6 +118,19 @@ def test_decide_as_an_earlier_run(slow, line, calls, get_mpi, with_sluice, tmp_p
     later.mkdir()
     total = run(mpi, 2, ['one_kind'], with_sluice, later, env={'SLUICE_DECIDE': str(figures)})
     assert total['bcast_admitted'] == calls * 2 and not total['trials'], total
+
+
+def test_decisions_written_to_a_device(get_mpi, with_sluice, tmp_path):
+    """A file there would take its place (measure:/dev/stdout). Here it is a pipe."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    device = tmp_path / 'device'
+    os.mkfifo(device)
+    reader = os.open(device, os.O_RDWR | os.O_NONBLOCK)
+    run(get_mpi('mpich'), 2, ['one_kind'], with_sluice, tmp_path, env={'SLUICE_DECIDE': f'measure:{device}'})
+    assert device.is_fifo() and b'\nsluice-tune 1\n' in os.read(reader, 1 << 16)
+    os.close(reader)
+    assert not list(tmp_path.glob('device.*'))
 
 
 @pytest.mark.parametrize('text, why', [(None, 'it does not exist'), ('hello\n', 'it is not a tune file'),
