@@ -31,6 +31,12 @@ def test_front_needs_only_libc():
     assert all(re.match(r'(libc|libm|ld-linux.*)\.so', name) for name in needed), needed
 
 
+def test_front_is_bound_at_its_start():
+    """A fault handler that enters the dynamic linker may have interrupted it."""
+    done = subprocess.run(['readelf', '-dW', LIBRARY], capture_output=True, text=True, check=True)
+    assert re.search(r'\(FLAGS\).*BIND_NOW', done.stdout), done.stdout
+
+
 @pytest.mark.parametrize('name', OTHER)
 @pytest.mark.parametrize('when', ['early', 'late'])
 def test_front_with_two_mpi_libraries(name, when, get_mpi, with_sluice):
