@@ -253,4 +253,8 @@ static void finish_with_both(void *arg)
 	guard_once(&o, 0);
 }
 
-UNIT_TEST(after_the_end_all_begins_anew) { CHECK_EQ(unit_fork(finish_with_both, NULL), 0); }
+UNIT_TEST(after_the_end_all_begins_anew)
+{
+	need_dispatch();
+	CHECK_EQ(unit_fork(finish_with_both, NULL), 0);
+}

@@ -188,19 +188,23 @@ SYSTEM_TEST(a_program_that_is_executed_inherits_what_was_believed)
 
 /* ---- ends -------------------------------------------------------------------------------- */
 
+enum { NO_GUARD = 77 };
+
 static void end_and_check(void (*end)(void), int status)
 {
 	struct owner *o = malloc(sizeof(*o));
-	pid_t child;
+	int ended;
 
 	/* the data are seen by the peer, which maps the same memory */
 	owner_open(o, PAGES, 0);
 	memset(o->arena, 0, PAGES * PAGE);
-	child = unit_spawn((void (*)(void *))end, o);
-	CHECK_EQ(status_of(child), status);
+	ended = status_of(unit_spawn((void (*)(void *))end, o));
+	close(o->fd);
+	if (ended == NO_GUARD)
+		unit_skip("memory cannot be guarded by mremap");
+	CHECK_EQ(ended, status);
 	for (size_t i = 0; i < PAGES * PAGE; i++)
 		CHECK_EQ((unsigned char)o->arena[i], owner_byte(i));
-	close(o->fd);
 }
 
 static struct owner *end_owner;
@@ -231,7 +235,7 @@ static void arm_in_child(void *arg)
 
 	base_options_load(env, problems, sizeof(problems));
 	if (guard_init(end_ops()) || !guard_is_ready())
-		_exit(77);
+		_exit(NO_GUARD);
 	end_owner = arg;
 	owner_arm(end_owner, 0, PAGES, GUARD_NO_ACCESS);
 }

@@ -241,7 +241,9 @@ UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
 		  NULL);
 	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_TEST=fault=worker_start:all"),
 		  job_with_threads, NULL);
-	CHECK(strstr(ranks_text, "no worker process"));
+	/* an older kernel has no guard, so nobody asks for a worker */
+	CHECK(strstr(ranks_text, "no worker process") ||
+	      strstr(ranks_text, "calls do not return early"));
 }
 
 static void job_without_attached_rank(struct ranks *r)
