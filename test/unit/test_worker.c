@@ -96,8 +96,6 @@ static void compute(struct ranks *r, int round)
 
 static uint64_t counter(enum base_counter c) { return atomic_load(&base_counters[c]); }
 
-static bool can_be_early(void) { return strcmp(guard_kind_name(), "none") && guard_is_ready(); }
-
 static void job_that_is_served(struct ranks *r)
 {
 	bcasts(r, ROUNDS, compute);

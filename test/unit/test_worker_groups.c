@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "guard/guard.h"
 #include "ranks.h"
 #include "rt/early.h"
 #include "rt/private.h"
@@ -25,9 +24,6 @@ static struct rt_comm *make(struct ranks *r)
 }
 
 static bool is_open(int group) { return atomic_load(&worker_page->group[group].is_open); }
-
-/* Without a guard no communicator has work for the worker. */
-static bool can_be_early(void) { return strcmp(guard_kind_name(), "none") && guard_is_ready(); }
 
 /* ---- ranks that close at different times ------------------------------------------------- */
 

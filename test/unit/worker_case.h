@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "guard/guard.h"
 #include "unit.h"
 
 #define EARLY                                                                                      \
@@ -14,6 +15,12 @@
 #define OPTIONS(...)                                                                               \
 	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_TEST=fault=worker_idle:all",     \
 		     ##__VA_ARGS__, NULL })
+
+/* Without a guard no communicator has work for the worker. */
+static inline bool can_be_early(void)
+{
+	return strcmp(guard_kind_name(), "none") && guard_is_ready();
+}
 
 static inline bool read_file(char *out, size_t cap, const char *fmt, int pid)
 {
