@@ -161,6 +161,10 @@ int os_vma_each(os_vma_visit *visit, void *arg);
 /* Returns: true when os_vma_query() uses the ioctl; then cached regions are verified at each
  * use. */
 bool os_vma_query_is_cheap(void);
+/* Returns: how many bytes of the anonymous mapping that covers addr are in huge pages; 0: none or
+ * unknown. Reads /proc/self/smaps, which takes 1 ms and more for each GB of small pages before it.
+ * Context: as os_vma_query(). */
+uint64_t os_huge_bytes(const void *addr);
 /*
  * Does the range hold pages that may not be touched although their mapping may be
  * (MADV_GUARD_INSTALL, Linux 6.13)? No mapping shows them. start and end: whole pages. Where the

@@ -423,7 +423,8 @@ static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
 	if (ret) {
 		pins_close_locked(r.id);
 		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s",
-			 (size_t)(r.end - r.start), strerror(-ret));
+			 (size_t)(r.end - r.start),
+			 ret == -EOPNOTSUPP ? "it would lose its huge pages" : strerror(-ret));
 		arena_extent_put_locked(&r.extent, false);
 		goto refused;
 	}

@@ -458,6 +458,22 @@ REGION_TEST(huge_pages_can_be_switched_off)
 	CHECK_FILLED(p, 8 * MIB, 1);
 }
 
+REGION_TEST(memory_that_would_lose_its_huge_pages_stays_private)
+{
+	char *p = pages_get_aligned(8 * MIB, 2 * MIB);
+
+	CHECK_EQ(madvise(p, 8 * MIB, MADV_HUGEPAGE), 0);
+	fill(p, 8 * MIB, 1);
+	if (smaps_value(p, "AnonHugePages") != 8 << 10)
+		unit_skip("no huge pages here");
+	region_begin("SLUICE_TEST=region_huge=off", NULL);
+	CHECK(!adopts(p, 8 * MIB));
+	CHECK(!is_shared(p));
+	CHECK_EQ(smaps_value(p, "AnonHugePages"), 8 << 10);
+	CHECK(adopts(p, MIB)); /* no whole huge page */
+	CHECK_FILLED(p, 8 * MIB, 1);
+}
+
 /* A core dump has the program's memory, adopted or not, and no mapping of the arena. */
 static bool has_flag(const void *addr, const char *flag)
 {
