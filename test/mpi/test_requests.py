@@ -154,5 +154,14 @@ def test_persistent_requests_are_all_ranks_or_none(fault, rank, get_mpi, with_sl
 def test_nobody_waits_for_a_rank_that_cannot_take_part(rank, mpi, get_mpi, with_sluice):
     if not with_sluice:
         pytest.skip('--plain')
-    result = with_fault_on(rank, 'request:3', get_mpi(mpi), 'without_memory.c')
+    result = with_fault_on(rank, 'request:3', get_mpi(mpi), 'without_memory.c', 'all_are_told')
     assert 'ok all_are_told\n' in result.out and result.status == 0, result.explain()
+
+
+# Open MPI does not report a message that is too long for its receive
+def test_both_errors_of_one_call(get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('--plain')
+    name = 'beside_the_error_of_a_message'
+    result = with_fault_on(1, 'request:3', get_mpi('mpich'), 'without_memory.c', name)
+    assert f'ok {name}\n' in result.out and result.status == 0, result.explain()

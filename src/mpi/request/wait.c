@@ -135,20 +135,26 @@ static int after(void *copy, int i, int rc)
 	return error ? error : rc;
 }
 
-/* The result of a call that completed `count` requests: statuses[i] belongs to copy[indices[i]],
- * or, without indices, to copy[i]. */
-static int after_several(void *copy, int count, const int indices[], MPI_Status *statuses,
-			 int rc)
+/*
+ * The result of a call that completed `count` requests: statuses[i] belongs to copy[indices[i]],
+ * or, without indices, to copy[i]. Where others have failed in the host MPI, it has completed those
+ * of ours whose handles it has overwritten.
+ */
+static int after_several(void *copy, int count, const int indices[], const void *requests,
+			 MPI_Status *statuses, int rc)
 {
 	bool any = false;
 
 	see_ended();
-	for (int i = 0; copy && !rc && i < count; i++) {
-		int error = request_fetch_error(
-			abi_handle_get(copy, indices ? indices[i] : i));
+	for (int i = 0; copy && i < count; i++) {
+		int at = indices ? indices[i] : i, error;
+		MPI_Request handle = abi_handle_get(copy, at);
 
+		if (rc && abi_handle_get(requests, at) == handle)
+			continue;
+		error = request_fetch_error(handle);
 		any |= error != 0;
-		if (abi_are_statuses(statuses))
+		if ((error || !rc) && abi_are_statuses(statuses))
 			abi_status_set_error(statuses, i, error);
 	}
 	free(copy);
@@ -181,7 +187,7 @@ static int waitall(int count, void *requests, MPI_Status *statuses)
 	wait_for_ours(count, requests);
 	copy = before(count, requests);
 	rc = host.Waitall(count, requests, statuses);
-	return after_several(copy, count, NULL, statuses, rc);
+	return after_several(copy, count, NULL, requests, statuses, rc);
 }
 
 int request_Waitall(int count, void *requests, MPI_Status *statuses)
@@ -213,14 +219,19 @@ int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status
 	RETURN_TIMED(count, requests, testany(count, requests, index, flag, status));
 }
 
+/* Returns: the requests that Waitsome or Testsome has completed. */
+static int listed(const int *outcount, int rc)
+{
+	return (!rc || rc == abi.err_in_status) && *outcount != abi.undefined ? *outcount : 0;
+}
+
 static int test_some(int count, void *requests, int *outcount, int indices[],
 		     MPI_Status *statuses)
 {
 	void *copy = before(count, requests);
 	int rc = host.Testsome(count, requests, outcount, indices, statuses);
 
-	return after_several(copy, !rc && *outcount != abi.undefined ? *outcount : 0, indices,
-			     statuses, rc);
+	return after_several(copy, listed(outcount, rc), indices, requests, statuses, rc);
 }
 
 static int testsome(int count, void *requests, int *outcount, int indices[],
@@ -293,8 +304,7 @@ static int waitsome(int count, void *requests, int *outcount, int indices[],
 		return rc;
 	copy = before(count, requests);
 	rc = host.Waitsome(count, requests, outcount, indices, statuses);
-	return after_several(copy, !rc && *outcount != abi.undefined ? *outcount : 0, indices,
-			     statuses, rc);
+	return after_several(copy, listed(outcount, rc), indices, requests, statuses, rc);
 }
 
 int request_Waitsome(int count, void *requests, int *outcount, int indices[],
@@ -327,7 +337,7 @@ static int testall(int count, void *requests, int *flag, MPI_Status *statuses)
 	progress_for(count, requests);
 	copy = before(count, requests);
 	rc = host.Testall(count, requests, flag, statuses);
-	return after_several(copy, !rc && *flag ? count : 0, NULL, statuses, rc);
+	return after_several(copy, rc || *flag ? count : 0, NULL, requests, statuses, rc);
 }
 
 int request_Testall(int count, void *requests, int *flag, MPI_Status *statuses)

@@ -33,4 +33,56 @@ BEHAVIOUR(all_are_told, 2)
 	free(out);
 }
 
+/* A message to oneself. Returns: of the receive into so many bytes. */
+static MPI_Request message(int bytes, MPI_Comm comm)
+{
+	static char sent[8], received[8];
+	MPI_Request in, out;
+
+	MPI_Irecv(received, bytes, MPI_BYTE, 0, 0, comm, &in);
+	MPI_Isend(sent, sizeof sent, MPI_BYTE, 0, 0, comm, &out);
+	MPI_Wait(&out, MPI_STATUS_IGNORE);
+	return in;
+}
+
+/* One call for a failed collective and a failed message: both errors, and neither is another
+ * request's later. */
+BEHAVIOUR(beside_the_error_of_a_message, 2)
+{
+	int *in = check_alloc(N * sizeof(int)), *out = check_alloc(N * sizeof(int));
+	MPI_Status status[2];
+	MPI_Comm comm, own;
+	int failed = 0, rc;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_dup(MPI_COMM_SELF, &own);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	for (int i = 0; i < 4; i++)
+		MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, comm);
+	for (int i = 0; i < MOST && !failed; i++) {
+		MPI_Request r[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+
+		rc = MPI_Iallreduce(in, out, N, MPI_INT, MPI_SUM, comm, &r[0]);
+		r[1] = message(4, own);
+		status[0].MPI_ERROR = status[1].MPI_ERROR = MPI_SUCCESS;
+		EXPECT(MPI_Waitall(2, r, status) == MPI_ERR_IN_STATUS);
+		EXPECT(r[0] == MPI_REQUEST_NULL && r[1] == MPI_REQUEST_NULL);
+		EXPECT(status[1].MPI_ERROR != MPI_SUCCESS);
+		failed = rc || status[0].MPI_ERROR;
+	}
+	EXPECT(failed);
+	for (int i = 0; i < 8; i++) {
+		MPI_Request r = message(8, own);
+
+		EXPECT(MPI_Wait(&r, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	}
+	MPI_Comm_free(&own);
+	MPI_Comm_free(&comm);
+	free(in);
+	free(out);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
