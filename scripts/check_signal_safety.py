@@ -41,12 +41,12 @@ ROOTS = ['sigsegv', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_ex
          'call_device',
          'fault_memory', 'fault_post', 'fault_flush', 'fault_poll', 'fault_cancel', 'fault_retire',
          # of preload/: programs call them in handlers of theirs
-         'mmap', 'munmap', 'mremap', 'madvise', 'mprotect']
+         'mmap', 'munmap', 'mremap', 'madvise', 'process_madvise', 'mprotect']
 # Files, and folders whose files are followed.
-FOLDERS = ['preload/memory.c', 'sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node',
-           'region', 'engine', 'engine/sw', 'engine/fault', 'engine/dsa', 'engine/kmod', 'goal', 'layout',
-           'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm', 'rt/coll', 'rt/request', 'rt/early',
-           'rt/offload']
+FOLDERS = ['preload/memory.c', 'preload/advice.c', 'sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os',
+           'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'engine/dsa', 'engine/kmod',
+           'goal', 'layout', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm', 'rt/coll', 'rt/request',
+           'rt/early', 'rt/offload']
 NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
 # Functions without locks, allocation and locale, and no cancellation points. Not __tls_get_addr, which may
 # call malloc: TLS has to be initial-exec.
@@ -73,6 +73,7 @@ EXCEPTIONS = {
     ('os_gpu_find', 'dlsym'): 'as above',
     ('os_objects_visit', 'dl_iterate_phdr'): 'as above',
     ('memory.c:preload_next', 'dlsym'): 'once for each hook, at its first call',
+    ('advice.c:preload_next', 'dlsym'): 'once for each hook, at its first call',
     ('region_lock', 'pthread_mutex_lock'): 'every signal is blocked while it is held',
     ('region_unlock', 'pthread_mutex_unlock'): 'as above',
     ('ends_make_private', 'strerror'): 'only after a failure',

@@ -37,7 +37,6 @@ static struct {
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);
 	void *(*mremap)(void *, size_t, size_t, int, ...);
-	int (*madvise)(void *, size_t, int);
 	int (*mprotect)(void *, size_t, int);
 	int (*pkey_mprotect)(void *, size_t, int, int);
 	int (*mlock)(const void *, size_t);
@@ -397,49 +396,6 @@ EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	p = remap(addr, old_bytes, bytes, flags, to);
 	unmap_end(&l, p != MAP_FAILED);
 	return p;
-}
-
-/* Does this advice change contents or mappings? */
-static int advice_ends_adoption(int advice)
-{
-	switch (advice) {
-	case MADV_NORMAL:
-	case MADV_RANDOM:
-	case MADV_SEQUENTIAL:
-	case MADV_WILLNEED:
-	case MADV_HUGEPAGE:
-	case MADV_NOHUGEPAGE:
-	case MADV_DOFORK:
-	case MADV_KEEPONFORK:
-	case MADV_UNMERGEABLE:
-	case MADV_DODUMP:
-	case 20: /* COLD */
-	case 21: /* PAGEOUT */
-	case 22: /* POPULATE_READ */
-	case 23: /* POPULATE_WRITE */
-	case 25: /* COLLAPSE */
-		return 0;
-	}
-	return 1;
-}
-
-EXPORT int madvise(void *addr, size_t bytes, int advice)
-{
-	uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
-	bool valid = start % OS_PAGE == 0 && end > start;
-
-	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
-		/* reads as zero from now on, which MADV_FREE allows */
-		if (valid && touches(addr, bytes))
-			region_discard(start, end);
-	} else if (base_unlikely(advice_ends_adoption(advice)) && valid) {
-		/* DONTFORK, MERGEABLE, HWPOISON ...: lasting advice about private memory */
-		if (advice == MADV_WIPEONFORK && touches(addr, bytes))
-			/* the kernel wipes anonymous memory only */
-			region_return_exclusive(start, end);
-		region_exclude(start, end);
-	}
-	return NEXT(madvise)(addr, bytes, advice);
 }
 
 EXPORT int mprotect(void *addr, size_t bytes, int prot)

@@ -10,10 +10,17 @@
 #define SLUICE_PRELOAD_NEXT_H
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "base/base.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+#ifndef SYS_process_madvise /* Linux 5.10 */
+#define SYS_process_madvise 440
+#endif
+ssize_t process_madvise(int process, const struct iovec *of, size_t n, int advice, unsigned flags);
 
 /* Returns: the next definition of `name`, NULL when there is none; remembered in *slot. Threads may
  * resolve one name at the same time, to the same address. Context: the first call of a name takes

@@ -9,6 +9,7 @@
  *                        first
  *
  *   memory.c     malloc, mmap, mprotect, brk ...       -> region/
+ *   advice.c     madvise, process_madvise              -> region/
  *   signals.c    sigaction, masks, threads, longjmp    -> sud/
  *   process.c    exit, system, popen, wordexp, vfork   -> guard/
  *   process_vm.c process_vm_readv                      -> message/

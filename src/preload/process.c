@@ -131,6 +131,9 @@ EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f
 
 		return message_read(&r);
 	}
+	if (base_unlikely(nr == SYS_process_madvise))
+		return process_madvise((int)a, (const struct iovec *)b, (size_t)c, (int)d,
+				       (unsigned)e);
 	return NEXT(syscall)(nr, a, b, c, d, e, f);
 }
 

@@ -43,7 +43,7 @@
  *   pins.c     who uses a region                   peek.c    look-ups without the lock
  *   blocks.c   large blocks of malloc              evict.c    room for a new region
  *   registered.c  pages that a GPU accesses        fork.c lock.c
- *   preload/memory.c calls the functions that end regions.
+ *   preload/memory.c and advice.c call the functions that end regions.
  *
  * Threads: all calls are thread-safe. A lock is held while a region is made or ended, never while
  * data moves, and not for a look-up of a known buffer. The memory hooks may run in any thread and,

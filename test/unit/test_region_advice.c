@@ -2,8 +2,21 @@
 /* madvise, mprotect and mlock on adopted memory. */
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 
+#include "os/os.h"
 #include "region_case.h"
+
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+/* Older C libraries lack it; preload/advice.c has it in any case. */
+ssize_t process_madvise(int process, const struct iovec *of, size_t n, int advice, unsigned flags);
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -72,6 +85,75 @@ REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
 	check_middle(p, 2 * MIB, 4 * MIB);
 	CHECK_EQ(madvise(p, 4 * MIB, MADV_FREE), 0);
 	memset(p, 1, 4 * MIB);
+}
+
+REGION_TEST(process_madvise_of_oneself_empties_exactly_its_ranges)
+{
+	int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	struct iovec v[2] = { { pages_get(PAGE), PAGE } };
+	char *p;
+
+	if (syscall(SYS_process_madvise, self, v, 1, MADV_DONTNEED, 0) != PAGE)
+		unit_skip("the kernel permits it of other processes only, or not at all");
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	v[0] = (struct iovec){ p + PAGE, PAGE };
+	v[1] = (struct iovec){ p + MIB + PAGE, MIB };
+	CHECK_EQ(process_madvise(self, v, 2, MADV_DONTNEED, 0), PAGE + MIB);
+	check_middle(p, 0, PAGE);
+	CHECK_ZERO(p + PAGE, PAGE);
+	check_middle(p, 2 * PAGE, MIB + PAGE);
+	CHECK_ZERO(p + MIB + PAGE, MIB);
+	check_middle(p, 2 * MIB + PAGE, 4 * MIB);
+	close(self);
+}
+
+REGION_TEST(lasting_advice_of_process_madvise_is_about_private_memory)
+{
+	int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	struct iovec v = { pages_get(PAGE), PAGE };
+	pid_t child;
+	int status;
+	char *p;
+
+	if (syscall(SYS_process_madvise, self, &v, 1, MADV_WIPEONFORK, 0) != PAGE)
+		unit_skip("the kernel permits it of other processes only, or not at all");
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	v = (struct iovec){ p + MIB, 2 * MIB };
+	CHECK_EQ(process_madvise(self, &v, 1, MADV_DONTFORK, 0), 2 * MIB);
+	CHECK(!is_adopted(p + MIB, 2 * MIB));
+	check_middle(p, 0, 4 * MIB);
+	child = fork();
+	if (!child)
+		_exit(os_read_memory(p + MIB, &v, sizeof v) == -EFAULT ? 0 : 1);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	close(self);
+}
+
+/* The kernel refuses it, and the memory at these addresses here is not concerned. */
+REGION_TEST(process_madvise_of_another_process_empties_nothing_here)
+{
+	struct iovec v;
+	pid_t child;
+	int other;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	other = (int)syscall(SYS_pidfd_open, child, 0);
+	v = (struct iovec){ p + MIB, MIB };
+	CHECK_EQ(process_madvise(other, &v, 1, MADV_DONTNEED, 0), -1);
+	check_middle(p, 0, 4 * MIB);
+	close(other);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 }
 
 REGION_TEST(an_madvise_that_fails_changes_nothing)

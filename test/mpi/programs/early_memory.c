@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 static void free_it(struct trial *t)
 {
@@ -169,6 +171,40 @@ static void discard_it(struct trial *t)
 BEHAVIOUR(madvise_dontneed, 2)
 {
 	early_trials_with(discard_it, NULL, FRESH_MAP);
+}
+
+/* By number, as jemalloc does. */
+static bool discard_oneself(char *at, size_t bytes)
+{
+	int self = (int)syscall(434 /* pidfd_open */, getpid(), 0);
+	struct iovec v = { at, bytes };
+	long done = syscall(440 /* process_madvise */, self, &v, 1L, (long)MADV_DONTNEED, 0L);
+
+	close(self);
+	return done == (long)bytes;
+}
+
+static void discard_it_oneself(struct trial *t)
+{
+	size_t at = t->block_bytes / 3 / PAGE * PAGE,
+	       bytes = t->index % 2 ? 30 * PAGE : t->block_bytes / 3 / PAGE * PAGE;
+	char *block = t->block;
+
+	EXPECT(discard_oneself(block + at, bytes));
+	check_zero(block + at, bytes, "process_madvise");
+	memset(t->want + at - PAGE, 0, bytes);
+}
+
+BEHAVIOUR(process_madvise_of_oneself, 2)
+{
+	char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool is_permitted = discard_oneself(page, PAGE);
+
+	munmap(page, PAGE);
+	if (is_permitted)
+		early_trials_with(discard_it_oneself, NULL, FRESH_MAP);
+	else
+		check_skip("since Linux 6.13");
 }
 
 /* Each page may be lost or not until it is written. */
