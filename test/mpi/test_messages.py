@@ -95,6 +95,18 @@ def test_copies_of_sends_are_read_and_end(get_mpi, tmp_path, name, behaviour, se
         assert counters['messages'] > 0.8 * sends
 
 
+@pytest.mark.parametrize('name', ['openmpi', pytest.param('debian-openmpi', marks=pytest.mark.complete)])
+def test_no_copy_outlives_its_send_among_sends_with_one_handle(get_mpi, tmp_path, name, with_sluice):
+    """UCX buffers messages of up to 32 KiB, and reads longer ones from their sender."""
+    mpi = get_mpi(name)
+    ucx = {'OMPI_MCA_pml': 'ucx', 'OMPI_MCA_osc': '^ucx', 'OMPI_MCA_pml_ucx_tls': 'any',
+           'OMPI_MCA_pml_ucx_devices': 'any', 'UCX_TLS': 'self,sm,cma', 'UCX_RNDV_THRESH': '32k'}
+    result = mpi.launch(2, mpi.build('messages.c'), 'sends_with_one_handle', sluice=with_sluice,
+                        env={**EARNS, **ucx})
+    assert result.status == 0 and 'ok sends_with_one_handle' in result.out, result.explain()
+    assert '32 pairs had one handle' in result.out, result.explain()
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 def test_no_copy_outlives_a_call_that_an_error_handler_leaves(get_mpi, runner, name, with_sluice):
     runner.check(get_mpi(name), 'messages.c', 2, 'calls_that_an_error_handler_leaves', sluice=with_sluice,

@@ -267,37 +267,53 @@ static int observe_posted(struct snapshot *s, int rc, const void *request)
 	return rc;
 }
 
-static uint64_t listed(int count, const void *requests)
+/* Returns: the sends among the requests. *twice: those whose handle is there more than once, as a
+ * host MPI may give one handle to several sends that are complete. */
+static uint64_t listed(int count, const void *requests, uint64_t *twice)
 {
 	uint64_t found = 0;
 
-	for (int i = 0; requests && i < count; i++)
-		found |= message_listed((uintptr_t)abi_handle_get(requests, i));
+	for (int i = 0; requests && i < count; i++) {
+		uint64_t named = message_listed((uintptr_t)abi_handle_get(requests, i));
+
+		*twice |= found & named;
+		found |= named;
+	}
 	return found;
+}
+
+static void end_sends(uint64_t sends, uint64_t remaining)
+{
+	if (base_unlikely(sends) && message_completed(sends, remaining))
+		rt_intercept_unref();
 }
 
 /* A call begins that may complete these requests. Returns: their sends. */
 static uint64_t observe_listed(int count, const void *requests)
 {
-	return message_has_posted() ? listed(count, requests) : 0;
+	uint64_t twice = 0, sends;
+
+	if (base_likely(!message_has_posted()))
+		return 0;
+	sends = listed(count, requests, &twice);
+	end_sends(twice, 0); /* nobody could tell which of them the call completes */
+	return sends & ~twice;
 }
 
 /* It has ended. Returns: rc. */
 static int observe_completed(uint64_t sends, int count, const void *requests, int rc)
 {
-	if (base_unlikely(sends) &&
-	    message_completed(sends, rc ? 0 : listed(count, requests)))
-		rt_intercept_unref();
+	uint64_t twice = 0;
+
+	if (base_unlikely(sends))
+		end_sends(sends, rc ? 0 : listed(count, requests, &twice));
 	return rc;
 }
 
 /* A call begins that ends these requests, or tells whether they are complete. */
 static void observe_ending(int count, const void *requests)
 {
-	uint64_t sends = observe_listed(count, requests);
-
-	if (base_unlikely(sends) && message_completed(sends, 0))
-		rt_intercept_unref();
+	end_sends(observe_listed(count, requests), 0);
 }
 
 /* The program is about to start persistent requests. */
