@@ -158,6 +158,16 @@ def test_nobody_waits_for_a_rank_that_cannot_take_part(rank, mpi, get_mpi, with_
     assert 'ok all_are_told\n' in result.out and result.status == 0, result.explain()
 
 
+@pytest.mark.parametrize('rank', [0, 1])
+@pytest.mark.parametrize('mpi', ['mpich', 'openmpi'])
+def test_a_request_ends_though_an_error_handler_leaves_the_call(rank, mpi, get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('--plain')
+    name = 'after_a_handler_that_leaves_the_call'
+    result = with_fault_on(rank, 'request:3', get_mpi(mpi), 'without_memory.c', name)
+    assert f'ok {name}\n' in result.out and result.status == 0, result.explain()
+
+
 # Open MPI does not report a message that is too long for its receive
 def test_both_errors_of_one_call(get_mpi, with_sluice):
     if not with_sluice:

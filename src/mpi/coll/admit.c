@@ -127,22 +127,17 @@ int coll_prepare(struct coll_op *t)
 	return err;
 }
 
-/* Turns rt's result into the program's, through the communicator's error handler. */
-static int report(MPI_Comm comm, int err)
+/* Turns rt's result into the program's. */
+static int code_of(int err)
 {
-	int code = err == -EREMOTEIO ? abi.err_truncate
-		   : err == -ENOMEM  ? abi.err_no_mem
-				     : abi.err_other;
-
-	if (!err)
-		return 0;
-	host.Comm_call_errhandler(comm, code);
-	return code;
+	return !err		   ? 0
+	       : err == -EREMOTEIO ? abi.err_truncate
+	       : err == -ENOMEM	   ? abi.err_no_mem
+				   : abi.err_other;
 }
 
-/* Sluice has executed the other ranks' parts. The host MPI copies the root's part of the gather
- * and reports its error. */
-static int report_mismatch(const struct coll_op *t)
+/* Sluice has executed the other ranks' parts. The host MPI copies the root's part of the gather. */
+static int copy_mismatched(const struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
 	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
@@ -150,26 +145,29 @@ static int report_mismatch(const struct coll_op *t)
 	int rc;
 
 	if (scratch_comm(&scratch))
-		return report(t->args.comm, -EIO);
+		return abi.err_other;
 	bypass++;
 	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
 						   (char *)recv->at + at, recv->count, recv->type,
 						   0, scratch));
 	bypass--;
-	if (rc)
-		host.Comm_call_errhandler(t->args.comm, rc);
 	return rc;
 }
 
-int coll_complete_turn(struct coll_op *t, int err)
+int coll_result(const struct coll_op *t, int err)
 {
-	return !err && t->has_root_mismatch ? report_mismatch(t) : report(t->args.comm, err);
+	return !err && t->has_root_mismatch ? copy_mismatched(t) : code_of(err);
 }
 
 int coll_complete(struct coll_op *t, int err)
 {
+	int rc;
+
 	bufrefs_close(t);
-	return coll_complete_turn(t, err);
+	rc = coll_result(t, err);
+	if (rc)
+		host.Comm_call_errhandler(t->args.comm, rc);
+	return rc;
 }
 
 void coll_count_decision(enum coll kind, bool is_admitted)

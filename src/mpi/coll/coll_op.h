@@ -137,8 +137,8 @@ bool coll_admit(struct coll_op *op, const struct coll_args *args, const struct c
 int coll_prepare(struct coll_op *op);
 /* Returns: the program's result, after the communicator's error handler has run. */
 int coll_complete(struct coll_op *op, int err);
-/* As coll_complete(), for a call that will be executed again as prepared. */
-int coll_complete_turn(struct coll_op *op, int err);
+/* Its result alone: no resource goes back, no error handler is called. */
+int coll_result(const struct coll_op *op, int err);
 /* Counts a decision. */
 void coll_count_decision(enum coll kind, bool is_admitted);
 

@@ -219,9 +219,11 @@ static bool end_completing(struct request *r)
 	return is_discarded;
 }
 
-/* Ends a turn of the request with rt's result. */
+/* Ends a turn of the request with rt's result. The program's error handler comes last, as it may
+ * leave the call by longjmp() or an exception. */
 static void finish(struct request *r, int err)
 {
+	MPI_Comm comm = r->op.args.comm;
 	bool is_discarded;
 
 	if (trace_is_on())
@@ -231,10 +233,12 @@ static void finish(struct request *r, int err)
 		r->rt = NULL;
 	}
 	if (comm_state_is_freed(r->op.cs)) /* its handle is no longer valid */
-		r->op.args.comm = abi.comm_self;
+		comm = abi.comm_self;
 	/* the program ends without having waited: no error */
 	err = err == -ECANCELED ? 0 : err;
-	err = r->tag ? coll_complete_turn(&r->op, err) : coll_complete(&r->op, err);
+	if (!r->tag)
+		bufrefs_close(&r->op);
+	err = coll_result(&r->op, err);
 	base_spin_lock(&table.lock);
 	is_discarded = change_locked(r, r->tag || err ? REQUEST_END : REQUEST_END_LAST);
 	r->error = is_discarded ? 0 : err;
@@ -248,6 +252,8 @@ static void finish(struct request *r, int err)
 	complete(r);
 	if (is_discarded || end_completing(r))
 		forget(r);
+	if (err)
+		host.Comm_call_errhandler(comm, err);
 }
 
 void request_trace_poll(int count, const void *requests, bool is_begin)
@@ -478,15 +484,14 @@ static bool admit(struct coll_args *args, struct request *fallback, struct reque
 	return false;
 }
 
-/* Makes the host MPI's request. Returns: 0, or an error that the program's handler has got. */
+/* Makes the host MPI's request. Returns: 0, or an error; unless there is no memory for the request,
+ * the program's handler has got it. */
 static int make_handle(struct request *r)
 {
 	int rc;
 
-	if (r->is_on_stack) {
-		host.Comm_call_errhandler(r->op.args.comm, abi.err_no_mem);
+	if (r->is_on_stack)
 		return abi.err_no_mem;
-	}
 	bypass++;
 	rc = host.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
 	bypass--;
@@ -524,6 +529,8 @@ static bool begin(struct coll_args *args, void *request, int *rc)
 	*rc = make_handle(r);
 	if (*rc) {
 		abandon(r);
+		if (r == &fallback)
+			host.Comm_call_errhandler(args->comm, *rc);
 		return true;
 	}
 	handle = r->handle;

@@ -3,6 +3,9 @@
  * nobody waits for ever, and no later one succeeds: the ranks would number it differently. */
 #include "check.h"
 
+#include <setjmp.h>
+#include <unistd.h>
+
 enum { N = 2000, MOST = 12 };
 
 static bool sum_fails(const int *in, int *out, MPI_Comm comm)
@@ -80,6 +83,47 @@ BEHAVIOUR(beside_the_error_of_a_message, 2)
 		EXPECT(MPI_Wait(&r, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 	}
 	MPI_Comm_free(&own);
+	MPI_Comm_free(&comm);
+	free(in);
+	free(out);
+}
+
+static jmp_buf out_of_call;
+
+static void leave(MPI_Comm *comm, int *code, ...)
+{
+	(void)comm;
+	(void)code;
+	longjmp(out_of_call, 1);
+}
+
+/* As an exception of C++ does. The request has ended then, and the other ranks know. */
+BEHAVIOUR(after_a_handler_that_leaves_the_call, 2)
+{
+	static MPI_Request request;
+	static int *in, *out, i;
+	MPI_Errhandler own;
+	MPI_Comm comm;
+
+	in = check_alloc(N * sizeof(int));
+	out = check_alloc(N * sizeof(int));
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (i = 0; i < 4; i++)
+		MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, comm);
+	MPI_Comm_create_errhandler(leave, &own);
+	MPI_Comm_set_errhandler(comm, own);
+	for (i = 0; i < MOST && !setjmp(out_of_call); i++) {
+		request = MPI_REQUEST_NULL; /* stays so where the call itself fails */
+		MPI_Iallreduce(in, out, N, MPI_INT, MPI_SUM, comm, &request);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+	}
+	EXPECT(i < MOST);
+	alarm(60);
+	if (request != MPI_REQUEST_NULL)
+		EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS);
+	EXPECT(request == MPI_REQUEST_NULL);
+	alarm(0);
+	MPI_Errhandler_free(&own);
 	MPI_Comm_free(&comm);
 	free(in);
 	free(out);
