@@ -174,13 +174,12 @@ static bool allows_none(enum coll kind)
 	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
 }
 
-/* Returns: sum of a list of counts; -1 when the host MPI would refuse the list. A rank without
- * neighbours needs no lists. */
+/* Returns: sum of a list of counts; -1 when the host MPI would refuse the list. */
 static MPI_Count sum_of(const struct bufref *s)
 {
 	MPI_Count sum = 0;
 
-	if (s->n && (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM)))
+	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM))
 		return -1;
 	for (int i = 0; i < s->n; i++) {
 		MPI_Count count = list_get(s->given->counts, i);
@@ -197,7 +196,7 @@ static bool are_valid_parts(struct bufref *s)
 	struct types_shape shape;
 	MPI_Datatype type;
 
-	if (sum_of(s) < 0 || (s->n && !s->given->types))
+	if (sum_of(s) < 0 || !s->given->types)
 		return false;
 	for (int i = 0; i < s->n; i++) {
 		if (!list_get(s->given->counts, i))
@@ -251,7 +250,8 @@ static bool gets_nothing(const struct coll_op *t)
 	return t->args.kind == COLL_EXSCAN && !t->cs->rank && !t->in_place;
 }
 
-/* Finds the buffers that are significant on this rank. */
+/* Finds the buffers that are significant on this rank. A rank that no neighbour sends to, or gets
+ * data from, needs no buffer there. */
 static void find_sides(struct coll_op *t)
 {
 	const struct coll_args *args = &t->args;
@@ -265,10 +265,10 @@ static void find_sides(struct coll_op *t)
 		s->pack.map = NULL;
 		s->packs.of = NULL;
 		s->layouts = NULL;
-		s->n = s->given->which < MEMBERS_SOURCES
+		s->n = !coll_is_neighborhood(args->kind)
 			       ? t->cs->size
-			       : members_count(args->comm, s->given->which);
-		s->is_used = s->given->form != ARG_NONE &&
+			       : members_count(args->comm, i ? MEMBERS_SOURCES : MEMBERS_TARGETS);
+		s->is_used = s->given->form != ARG_NONE && s->n &&
 			      (!s->given->at_root || t->is_root) &&
 			      !(t->in_place && s->given->at == abi.in_place && is_scatter == i) &&
 			      !(i && gets_nothing(t));

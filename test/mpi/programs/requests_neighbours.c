@@ -194,6 +194,77 @@ BEHAVIOUR(a_rank_without_neighbours_names_no_lists, 3)
 		exchange_in_pairs(form & 1, false, form & 2);
 }
 
+/* Does the host MPI accept NULL as a buffer that no neighbour uses? On one rank it executes the
+ * call. */
+static bool accepts_null_as_buffer(void)
+{
+	int none = 0, rc;
+	MPI_Comm comm;
+
+	MPI_Dist_graph_create_adjacent(MPI_COMM_SELF, 0, &none, MPI_UNWEIGHTED, 0, &none,
+				       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	rc = MPI_Neighbor_allgather(NULL, 1, MPI_INT, NULL, 1, MPI_INT, comm);
+	MPI_Comm_free(&comm);
+	return rc == MPI_SUCCESS;
+}
+
+/* All ranks send to the first one, or the first one sends to all. The others name one buffer. */
+static void exchange_with_first(bool to_first, enum form form, bool waits)
+{
+	int all[MOST], first = 0, n_in = 1, n_out = 1, wrong = 0;
+	int *many = check_alloc(sizeof(int) * WORDS * MOST);
+	int *one = check_alloc(sizeof(int) * WORDS);
+	int *send, *recv;
+	MPI_Comm comm;
+	MPI_Request r;
+
+	for (int i = 0; i < size; i++)
+		all[i] = i;
+	*(to_first ? &n_in : &n_out) = rank ? 0 : size;
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, n_in, to_first ? all : &first,
+				       MPI_UNWEIGHTED, n_out, to_first ? &first : all,
+				       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+	connect_comm(comm);
+	send = !n_out ? NULL : to_first ? one : many;
+	recv = !n_in ? NULL : to_first ? many : one;
+	for (int k = 0; k < (form == ALLGATHER ? n_out > 0 : n_out); k++)
+		for (int i = 0; i < WORDS; i++)
+			send[k * WORDS + i] = word(rank, k, i);
+	if (form == ALLGATHER && waits)
+		MPI_Neighbor_allgather(send, WORDS, MPI_INT, recv, WORDS, MPI_INT, comm);
+	else if (form == ALLGATHER)
+		MPI_Ineighbor_allgather(send, WORDS, MPI_INT, recv, WORDS, MPI_INT, comm, &r);
+	else if (waits)
+		MPI_Neighbor_alltoall(send, WORDS, MPI_INT, recv, WORDS, MPI_INT, comm);
+	else
+		MPI_Ineighbor_alltoall(send, WORDS, MPI_INT, recv, WORDS, MPI_INT, comm, &r);
+	if (!waits)
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	for (int k = 0; k < n_in; k++)
+		for (int i = 0; i < WORDS; i++)
+			wrong += recv[k * WORDS + i] !=
+				 word(to_first ? k : 0,
+				      to_first || form == ALLGATHER ? 0 : rank, i);
+	if (wrong)
+		check_fail("%d words are wrong", wrong);
+	/* the ranks still agree which call comes next */
+	MPI_Allreduce(one, many, WORDS, MPI_INT, MPI_SUM, comm);
+	MPI_Comm_free(&comm);
+	free(many);
+	free(one);
+}
+
+BEHAVIOUR(a_rank_without_neighbours_names_no_buffer, 2)
+{
+	if (!accepts_null_as_buffer()) {
+		check_skip("the host MPI wants a buffer");
+		return;
+	}
+	for (int i = 0; i < 8; i++)
+		exchange_with_first(i & 1, i & 2 ? ALLGATHER : ALLTOALL, i & 4);
+}
+
 /* One rank gives addresses as displacements, its neighbour a buffer. */
 BEHAVIOUR(displacements_are_addresses, 2)
 {
