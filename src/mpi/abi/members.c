@@ -4,8 +4,6 @@
 
 #include "mpi/abi/abi.h"
 
-enum { DIMS_MAX = 64 };
-
 static int neighbours(MPI_Comm comm, enum members which)
 {
 	int kind, rank, n, sources, targets, weighted;
@@ -94,29 +92,28 @@ bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m)
 	       !host.Graph_neighbors(comm, rank, m, targets);
 }
 
-/* Host MPIs order the parts differently where the ranks before and after this one are equal. */
-static bool is_cart_plain(MPI_Comm comm)
+/* Host MPIs order the parts of a pair of ranks that are neighbours more than once differently. */
+static bool is_once(const int *ranks, int n, int i)
 {
-	int dims[DIMS_MAX], periods[DIMS_MAX], coords[DIMS_MAX], n;
-
-	if (host.Cartdim_get(comm, &n) || n > DIMS_MAX ||
-	    host.Cart_get(comm, n, dims, periods, coords))
-		return false;
-	for (int i = 0; i < n; i++)
-		if (periods[i] && dims[i] < 3)
+	for (int k = i + 1; k < n; k++)
+		if (ranks[k] == ranks[i] && ranks[i] >= 0)
 			return false;
 	return true;
 }
 
 bool topology_is_served(MPI_Comm comm, int size)
 {
-	int kind, sources, targets;
+	int sources = members_count(comm, MEMBERS_SOURCES);
+	int targets = members_count(comm, MEMBERS_TARGETS);
+	int *ranks;
+	bool is;
 
-	if (host.Topo_test(comm, &kind) || kind == abi.undefined)
-		return false;
-	sources = members_count(comm, MEMBERS_SOURCES);
-	targets = members_count(comm, MEMBERS_TARGETS);
 	if (sources < 0 || targets < 0 || sources > size || targets > size)
 		return false;
-	return kind != abi.cart || is_cart_plain(comm);
+	ranks = malloc(2 * (size_t)size * sizeof(*ranks));
+	is = ranks && topology_neighbors(comm, ranks, sources, ranks + size, targets);
+	for (int i = 0; is && i < sources; i++)
+		is = is_once(ranks, sources, i);
+	free(ranks);
+	return is;
 }

@@ -265,6 +265,38 @@ BEHAVIOUR(a_rank_without_neighbours_names_no_buffer, 2)
 		exchange_with_first(i & 1, i & 2 ? ALLGATHER : ALLTOALL, i & 4);
 }
 
+/* Host MPIs exchange two parts for one rank in their order, or in the reverse order. Sluice
+ * does as they do: the first call on a communicator is always the host MPI's. */
+static void exchange_twice_a_pair(MPI_Comm comm)
+{
+	int send[2] = { word(rank, 0, 0), word(rank, 1, 0) }, recv[2][2] = { { 0 } };
+	MPI_Request r;
+
+	for (int i = 0; i < 2; i++) {
+		MPI_Ineighbor_alltoall(send, 1, MPI_INT, recv[i], 1, MPI_INT, comm, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		if (!i)
+			connect_comm(comm);
+	}
+	for (int k = 0; rank < 2 && k < 2; k++)
+		if (recv[0][k] != recv[1][k])
+			check_fail("part %d was %d, then %d", k, recv[0][k], recv[1][k]);
+	MPI_Comm_free(&comm);
+}
+
+BEHAVIOUR(parts_of_a_pair_keep_their_order, 2)
+{
+	int other[2] = { 1 - rank, 1 - rank }, n = rank < 2 ? 2 : 0;
+	MPI_Comm comm;
+
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, n, other, MPI_UNWEIGHTED, n, other,
+				       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+	exchange_twice_a_pair(comm);
+	MPI_Cart_create(MPI_COMM_WORLD, 1, &(int){ 2 }, &(int){ 1 }, 0, &comm);
+	if (comm != MPI_COMM_NULL)
+		exchange_twice_a_pair(comm);
+}
+
 /* One rank gives addresses as displacements, its neighbour a buffer. */
 BEHAVIOUR(displacements_are_addresses, 2)
 {
