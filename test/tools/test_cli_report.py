@@ -111,6 +111,26 @@ def test_ranks_that_share_a_cpu_are_told(tmp_path):
     assert ' waiting for a CPU' in (tmp_path / 't/summary.txt').read_text()
 
 
+def set_cpu_wait(folder, program, us):
+    """Writes how long each rank had no CPU into its trace (program to cpu_wait_us in src/trace/format.h)."""
+    for path in folder.glob('rank-*.sluice'):
+        data = bytearray(path.read_bytes())
+        at = data.index(bytes(program)) + 256 + 64 + 32 + 8
+        data[at:at + 8] = us.to_bytes(8, 'little')
+        path.write_bytes(data)
+
+
+def test_ranks_that_may_be_late_for_want_of_a_cpu_are_not_called_uneven(tmp_path):
+    mpi = need('mpich')
+    folder, program = trace(mpi, tmp_path / 't', 'traced_late.c'), mpi.build(PROGRAMS / 'traced_late.c')
+    for us, text in ((0, 'a more even distribution of work would help'), (10**8, 'may have had no CPU')):
+        set_cpu_wait(folder, program, us)
+        told = report(folder)
+        assert told['cpu_wait_ns'] == 2000 * us
+        (advice,) = (a['text'] for a in told['advice'] if a['text'].startswith('MPI_Allreduce '))
+        assert text in advice, advice
+
+
 def test_what_is_no_trace_is_told(tmp_path):
     done = sluice('report', tmp_path)
     assert done.returncode == 1 and 'holds no trace' in done.stderr

@@ -110,6 +110,12 @@ static const char *advise_host(const struct report_group *g, char *set, size_t c
 	return NULL;
 }
 
+/* Returns: whether ranks were without a CPU for so long that most of a wait may come from that. */
+static bool may_lack_cpus(const struct report *r, uint64_t ns)
+{
+	return r->cpu_wait_ns * 2 > ns;
+}
+
 /* Returns: whether there is something to say about the group. */
 static bool advise(struct report *r, struct report_group *g, struct advice *out)
 {
@@ -122,8 +128,10 @@ static bool advise(struct report *r, struct report_group *g, struct advice *out)
 	if (out->permille < WORTH_PERMILLE)
 		return false;
 	if (g->waiting_ns * 2 > g->ns) {
-		text = "most of it is waiting for late ranks: a more even distribution of work "
-		       "would help, and no MPI library";
+		text = may_lack_cpus(r, g->ns) ?
+			       "most of it is waiting for late ranks, which may have had no CPU" :
+			       "most of it is waiting for late ranks: a more even distribution of "
+			       "work would help, and no MPI library";
 	} else if (is_host) {
 		text = advise_host(g, out->set, sizeof out->set);
 		if (!text) {
@@ -175,8 +183,12 @@ static bool advise_messages(const struct report *r, struct advice *out)
 	if (out->permille < WORTH_PERMILLE)
 		return false;
 	if (m->copying_ns * 4 < m->ns)
-		text = "little of it is copying, so they wait for late ranks, or are short: a more "
-		       "even distribution of work, or fewer and longer messages would help";
+		text = may_lack_cpus(r, m->ns) ?
+			       "little of it is copying, so they wait for late ranks, which may "
+			       "have had no CPU, or are short" :
+			       "little of it is copying, so they wait for late ranks, or are "
+			       "short: a more even distribution of work, or fewer and longer "
+			       "messages would help";
 	else if (m->served * 2 < m->copied)
 		text = "the kernel copies most of their data: Sluice needs buffers that are used "
 		       "again, and SLUICE_MESSAGES must not be off";
