@@ -34,6 +34,15 @@ static inline uint64_t base_round_down(uint64_t x, uint64_t unit) { return x / u
 static inline uint64_t base_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t base_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* In every locale of the program: in the Turkish one tolower('I') is not 'i'. */
+static inline char base_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c; }
+/* Are two texts equal, in their first bytes, but for the case of a to z? */
+bool base_alike(const char *a, const char *b, size_t bytes);
+static inline bool base_is_word(const char *text, const char *word)
+{
+	return base_alike(text, word, SIZE_MAX);
+}
+
 /* ---- options ---------------------------------------------------------------------------- */
 
 enum base_option_type {

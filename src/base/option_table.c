@@ -295,5 +295,5 @@ const size_t option_old_name_count = BASE_ARRAY_LEN(option_old_names);
 /* Old values. */
 const char *option_new_value(const struct base_option *o, const char *text)
 {
-	return o->value == &base_opt.guard_kind && !strcasecmp(text, "steal") ? "mremap" : NULL;
+	return o->value == &base_opt.guard_kind && base_is_word(text, "steal") ? "mremap" : NULL;
 }

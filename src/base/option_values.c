@@ -15,6 +15,14 @@ static size_t string_used;
 
 void option_strings_reset(void) { string_used = 0; }
 
+bool base_alike(const char *a, const char *b, size_t bytes)
+{
+	for (; bytes && base_lower(*a) == base_lower(*b); a++, b++, bytes--)
+		if (!*a)
+			return true;
+	return !bytes;
+}
+
 static int parse_bool(const char *text, bool *out)
 {
 	static const char *const words[][2] = {
@@ -23,7 +31,7 @@ static int parse_bool(const char *text, bool *out)
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(words); i++) {
 		for (int value = 0; value < 2; value++) {
-			if (strcasecmp(text, words[i][value]))
+			if (!base_is_word(text, words[i][value]))
 				continue;
 			*out = value;
 			return 0;
@@ -52,7 +60,7 @@ static bool has_word(const struct base_option *o) { return o->dflt[0] > '9'; }
 static int parse_enum(const struct base_option *o, const char *text, int64_t *out)
 {
 	for (int64_t i = 0; o->choices[i]; i++) {
-		if (strcasecmp(text, o->choices[i]))
+		if (!base_is_word(text, o->choices[i]))
 			continue;
 		*out = i;
 		return 0;
@@ -103,12 +111,12 @@ int option_set(const struct base_option *o, const char *text)
 		*(uint64_t *)o->value = bytes;
 		return 0;
 	case BASE_OPT_INT:
-		if (has_word(o) && !strcasecmp(text, o->dflt)) {
+		if (has_word(o) && base_is_word(text, o->dflt)) {
 			*(int64_t *)o->value = 0;
 			return 0;
 		}
 		for (int64_t i = 0; o->choices && o->choices[i]; i++)
-			if (!strcasecmp(text, o->choices[i])) {
+			if (base_is_word(text, o->choices[i])) {
 				*(int64_t *)o->value = -1 - i;
 				return 0;
 			}

@@ -111,7 +111,7 @@ static int set_members(struct base_option *o, char *text, enum base_option_sourc
 
 	for (; text; text = end) {
 		at = strchr(text, separator);
-		if (o->members == BASE_GROUP_COLL && !strncasecmp(text, "all:", 4)) {
+		if (o->members == BASE_GROUP_COLL && base_alike(text, "all:", 4)) {
 			end = strchr(text, ',');
 			if (end)
 				*end++ = '\0';
@@ -145,7 +145,7 @@ static int set_workers(struct base_option *o, char *text, enum base_option_sourc
 	if (cpus)
 		*cpus++ = '\0';
 	if (*text)
-		ret = set_one(option_find("workers", 7), strcasecmp(text, "auto") ? text : "-1",
+		ret = set_one(option_find("workers", 7), base_is_word(text, "auto") ? "-1" : text,
 			      source, NULL);
 	if (!ret && cpus)
 		ret = set_one(option_find("worker_cpus", 11), cpus, source, NULL);
@@ -169,7 +169,7 @@ static int set_list(struct base_option *o, const char *text, enum base_option_so
 	strcpy(copy, text);
 	if (o->members == BASE_GROUP_WORKERS)
 		ret = set_workers(o, copy, source, p);
-	else if (*text && strcasecmp(text, o->dflt))
+	else if (*text && !base_is_word(text, o->dflt))
 		ret = set_members(o, copy, source, p);
 	if (!ret)
 		o->source = source;

@@ -14,9 +14,9 @@ const struct engine_ops *engine_of_test;
 const struct engine_ops *engine_find(const char *name)
 {
 	for (const struct engine_ops *const *e = engine_registry; *e; e++)
-		if (!strcasecmp((*e)->name, name))
+		if (base_is_word((*e)->name, name))
 			return *e;
-	return engine_of_test && !strcasecmp(engine_of_test->name, name) ? engine_of_test : NULL;
+	return engine_of_test && base_is_word(engine_of_test->name, name) ? engine_of_test : NULL;
 }
 
 /* Probes an engine; on failure appends "name: reason" to `reason`. */
@@ -53,11 +53,11 @@ const struct engine_ops *engine_pick(char *reason, size_t cap)
 	const struct engine_ops *e;
 
 	reason[0] = 0;
-	if (!strcasecmp(base_opt.engine, "none")) {
+	if (base_is_word(base_opt.engine, "none")) {
 		snprintf(reason, cap, "SLUICE_ENGINE=none");
 		return NULL;
 	}
-	if (!base_opt.engine[0] || !strcasecmp(base_opt.engine, "auto"))
+	if (!base_opt.engine[0] || base_is_word(base_opt.engine, "auto"))
 		return pick_best(reason, cap);
 	e = engine_find(base_opt.engine);
 	if (e && works(e, reason, cap))

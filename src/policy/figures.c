@@ -32,19 +32,12 @@ void policy_figures_init(struct policy_figures figures[COLL_COUNT])
 
 void policy_figures_begin(struct policy_figures figures[COLL_COUNT]) { fill(figures, 0, 0); }
 
-/* In every locale of the program: in the Turkish one tolower('I') is not 'i'. */
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c; }
-
 static int find_coll(const char *name, size_t length)
 {
-	size_t same;
-
-	for (int kind = 0; kind < COLL_COUNT; kind++) {
-		for (same = 0; same < length && lower(coll_names[kind][same]) == lower(name[same]);)
-			same++;
-		if (same == length && !coll_names[kind][length])
+	for (int kind = 0; kind < COLL_COUNT; kind++)
+		if (strlen(coll_names[kind]) == length &&
+		    base_alike(coll_names[kind], name, length))
 			return kind;
-	}
 	return -ENOENT;
 }
 
@@ -80,7 +73,7 @@ static void print_coll(const struct policy_figures *f, enum coll kind, enum coll
 	size_t n = strlen(coll_names[kind]);
 
 	for (size_t i = 0; i <= n; i++)
-		name[i] = lower(coll_names[kind][i]);
+		name[i] = base_lower(coll_names[kind][i]);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(fields); i++) {
 		uint64_t bytes;
 

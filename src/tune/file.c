@@ -367,7 +367,7 @@ void tune_load(const char *mpi, struct tune_result *out)
 
 	*out = (struct tune_result){ .state = TUNE_ABSENT };
 	base_options_untune(false);
-	if (!strcasecmp(base_opt.tune_file, "none")) {
+	if (base_is_word(base_opt.tune_file, "none")) {
 		out->state = TUNE_OFF;
 		refuse(out, "SLUICE_TUNE is none");
 		return;

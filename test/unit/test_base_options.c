@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <locale.h>
 
 #include "base/base.h"
 #include "unit.h"
@@ -21,6 +22,21 @@ static int count_lines(const char *text)
 	for (; *text; text++)
 		lines += *text == '\n';
 	return lines;
+}
+
+UNIT_TEST(the_case_of_a_word_is_that_of_c_in_every_locale)
+{
+	/* from a folder of LOCPATH, where the system has none */
+	if (!setlocale(LC_ALL, "tr_TR.ISO-8859-9"))
+		setlocale(LC_ALL, "tr_TR.UTF-8");
+	CHECK(base_is_word("SPIN", "spin") && base_is_word("", ""));
+	CHECK(!base_is_word("spin", "spi") && !base_is_word("spi", "spin"));
+	CHECK(!base_is_word("sp[n", "sp{n") && !base_is_word("\xfd", "I"));
+	CHECK(base_alike("ALL:ON", "all:", 4) && !base_alike("all", "all:", 4));
+	CHECK(base_alike("a", "b", 0));
+	CHECK_EQ(load("SLUICE_WAIT=SPIN", NULL), 0);
+	CHECK_STR(problems, "");
+	setlocale(LC_ALL, "C");
 }
 
 UNIT_TEST(defaults_are_those_of_the_table)

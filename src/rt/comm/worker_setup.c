@@ -37,7 +37,7 @@ static bool may_use_process(void)
 	const char *engine = base_opt.engine;
 
 	return base_opt.worker_kind != BASE_WORKER_THREAD &&
-	       (!engine[0] || !strcasecmp(engine, "auto") || !strcasecmp(engine, "sw"));
+	       (!engine[0] || base_is_word(engine, "auto") || base_is_word(engine, "sw"));
 }
 
 static int unused_cpus(const struct rt_comm *c, struct os_cpumask *out)
