@@ -158,7 +158,7 @@ def test_the_file_that_is_written_is_the_file_that_is_read(home):
     mine = before['tuned'][0]
     assert (mine['mpi'], mine['state']) == ('MPICH 9.8.7', 'none')
     path = tunefile.Path(mine['writes'])
-    tunefile.check_writable(path)
+    tunefile.check_writable(path, True)
     tunefile.save(tunefile.text_of(result_for(before, mine['mpi'], [better, none])), path)
     after = info_json(home)
     assert after['tuned'][0] == {**mine, 'state': 'in force', 'file': str(path), 'values': 1}
@@ -190,7 +190,7 @@ def test_a_file_of_another_version_is_refused_by_info_with_the_reason(home):
     result = result_for(before, 'MPICH 9.8.7', [])
     result['version'] = '0.0.1'
     path = tunefile.Path(before['tuned'][0]['writes'])
-    tunefile.check_writable(path)
+    tunefile.check_writable(path, True)
     tunefile.save(tunefile.text_of(result), path)
     mine = info_json(home)['tuned'][0]
     assert mine['state'] == 'refused' and 'Sluice 0.0.1 wrote it' in mine['reason']
@@ -215,6 +215,9 @@ def test_mistakes_are_one_line_and_the_right_exit_code(home, tmp_path):
     one_line(tune('-n', '1', env=home), 2)
     assert 'all: numbers from 2 to 64' in one_line(tune('-n', 'all', env=home), 2)
     assert 'no program' in one_line(tune('--launcher', 'no-such-launcher', env=home), 1)
+    absent = tmp_path / 'absent/x.tune'
+    assert f'cannot write {absent}: No such file' in one_line(tune('-o', absent, env=home), 1)
+    assert not absent.parent.exists()
     home['XDG_CONFIG_HOME'] = '/proc/nothing'
     assert 'cannot write /proc/nothing' in one_line(tune(env=home), 1)
     home['XDG_CONFIG_HOME'], home['HOME'] = None, None

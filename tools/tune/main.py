@@ -163,7 +163,7 @@ def tune_main(tool, argv):
     mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
     path = choose_path(opt, info, mpi) if not opt.dry_run else None
     if path:
-        tunefile.check_writable(path)
+        tunefile.check_writable(path, not opt.output)
     allowed = sorted(os.sched_getaffinity(0))
     launcher = ranks_of_mpi.Ranks(tool, BENCH, mpi, allowed, opt.nice)
     preflight(launcher)

@@ -76,10 +76,12 @@ def table(result):
     return '\n'.join('  '.join([*(c.ljust(w) for c, w in zip(r, widths)), r[-1]]).rstrip() for r in rows)
 
 
-def check_writable(path):
-    """Checks that the file can be written, before two minutes of measurement."""
+def check_writable(path, is_own_folder):
+    """Checks that the file can be written, before two minutes of measurement. Makes no folder but Sluice's
+    own."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_own_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent):
             pass
     except OSError as e:
