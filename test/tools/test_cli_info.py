@@ -143,6 +143,14 @@ def test_one_library_with_many_names_is_one_row(tmp_path):
     assert [m['library'] for m in rows] == [f'{tmp_path}/lib/libmpi.so.12']
 
 
+def test_libraries_of_one_mpi_have_one_row_of_tuned_values(tmp_path):
+    fake_mpi(tmp_path)
+    fake_mpi(tmp_path, name='libmpi_abi.so.1')
+    env = {'LD_LIBRARY_PATH': f'{tmp_path}/lib'}
+    assert len([t for t in info_json(env)['tuned'] if t['library'].startswith(str(tmp_path))]) == 2
+    assert '\n'.join(section(sluice('info', env=env).stdout, 'Tuned')).count('MPICH 9.8.7') == 1
+
+
 @pytest.mark.parametrize('name, more, abi', [
     ('libmpi.so.40', 'int ompi_mpi_comm_world;\n', 'Open MPI'),
     ('libmpi_abi.so.1', '\n', 'standard'),

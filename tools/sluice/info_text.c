@@ -200,6 +200,17 @@ static void print_early(const struct info *info)
 	text_table_free(&t);
 }
 
+/* Libraries of one MPI, for several ABIs, read the same file. */
+static bool is_repeated(const struct info *info, size_t of)
+{
+	const char *version = info->tuned[of].mpi->version;
+
+	for (size_t i = 0; i < of; i++)
+		if (version[0] && !strcmp(info->tuned[i].mpi->version, version))
+			return true;
+	return false;
+}
+
 static void print_tuned(const struct info *info)
 {
 	struct text_table t = { 0 };
@@ -209,6 +220,8 @@ static void print_tuned(const struct info *info)
 	for (size_t i = 0; i < info->tuned_count; i++) {
 		const struct info_tuned *u = &info->tuned[i];
 
+		if (is_repeated(info, i))
+			continue;
 		switch (u->found.state) {
 		case TUNE_IN_FORCE:
 			snprintf(text, sizeof(text), "%d value%s of %s", u->found.values,
