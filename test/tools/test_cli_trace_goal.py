@@ -107,6 +107,19 @@ def test_one_sided_operations_become_messages(name, tmp_path):
         assert check(file)[0] >= ranks // RANKS * sums[0]
 
 
+@EVERY_MPI
+def test_receives_that_were_too_short_are_in_the_program(name, tmp_path):
+    mpi = need(name)
+    done, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'cut')
+    assert written[:3] == [RANKS, *counted(done)]
+    problems = json.loads(sluice('goal', 'check', '--json', file).stdout)[0]['problems']
+    # of the blocking one Open MPI tells the size of the message, MPICH 0
+    assert len(problems) in (3 * RANKS // 2, 4 * RANKS // 2), problems
+    assert all('gets a message of another size' in p['message'] for p in problems), problems
+    simulated = sluice('goal', 'sim', file)
+    assert simulated.returncode == 0, simulated.stderr
+
+
 def test_collectives_become_schedules(mpi, tmp_path):
     _, file, written = record(mpi, tmp_path, mpi.build(PROGRAMS / 'recorded.c'), 'collectives')
     assert written[1:4] == [0, 0, RANKS * 26]

@@ -13,6 +13,9 @@ int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 """
 STATUS = ['char room[RECORD_STATUS_BYTES] __attribute__((aligned(8)));',
           'MPI_Status *used = record_status(status, room);']
+# The status of a receive that fails because its message is too long tells what came.
+CAME = ['if (!rc || record_came(used))']
+CLEAR = ['record_clear(used);']
 HANDLE = ['void **handles = record_handles(1, {0});']
 HANDLES = ['void **handles = record_handles({0}, array_of_requests);']
 
@@ -21,23 +24,25 @@ def statuses(count):
     return HANDLES[0].format(count), f'MPI_Status *used = record_statuses(array_of_statuses, {count});'
 
 
-def done(count, indices='NULL'):
-    return f'record_done(rc ? NULL : handles, {count}, {indices}, used);'
+def done(count, indices='NULL', all_='count'):
+    array = 'request' if all_ == '1' else 'array_of_requests'
+    return [f'record_failed(rc ? handles : NULL, {all_}, {array});',
+            f'record_done(rc ? NULL : handles, {count}, {indices}, used);']
 
 
 FREE = 'record_statuses_free(used, array_of_statuses);'
 PASS = 'count, datatype, {0}, tag, comm'
 # name: (statements before the call, statements after it); rc is the result of the call
 MESSAGES = {
-    'Mrecv': (STATUS + ['void *taken = abi_handle_get(message, 0);'],
-              ['if (!rc)', '\trecord_mrecv(taken, used);']),
+    'Mrecv': (STATUS + ['void *taken = abi_handle_get(message, 0);'] + CLEAR,
+              CAME + ['\trecord_mrecv(taken, used);']),
     'Imrecv': (['void *taken = abi_handle_get(message, 0);'],
                ['if (!rc)', '\trecord_imrecv(taken, count, datatype, request);']),
-    'Recv': (STATUS, ['if (!rc)', '\trecord_recv(used, CANONICAL_OF(comm));']),
+    'Recv': (STATUS + CLEAR, CAME + ['\trecord_recv(used, CANONICAL_OF(comm));']),
     'Irecv': ([], ['if (!rc)', f'\trecord_irecv({PASS.format("source")}, request);']),
-    'Sendrecv': (STATUS, ['if (!rc)', '\trecord_sendrecv(sendcount, sendtype, dest, sendtag, used, '
+    'Sendrecv': (STATUS + CLEAR, CAME + ['\trecord_sendrecv(sendcount, sendtype, dest, sendtag, used, '
                           'CANONICAL_OF(comm));']),
-    'Sendrecv_replace': (STATUS, ['if (!rc)', '\trecord_sendrecv(count, datatype, dest, sendtag, used, '
+    'Sendrecv_replace': (STATUS + CLEAR, CAME + ['\trecord_sendrecv(count, datatype, dest, sendtag, used, '
                                   'CANONICAL_OF(comm));']),
     'Isendrecv': ([], ['if (!rc)', '\trecord_isendrecv(sendcount, sendtype, dest, sendtag, recvcount, '
                        'recvtype, source, recvtag, comm, request);']),
@@ -56,14 +61,14 @@ MESSAGES = {
     'Start': ([], ['if (!rc)', '\trecord_started(1, request);']),
     'Startall': ([], ['if (!rc)', '\trecord_started(count, array_of_requests);']),
     'Request_free': ([HANDLE[0].format('request')], ['record_freed(handles);']),
-    'Wait': ([HANDLE[0].format('request'), *STATUS], [done(1)]),
-    'Test': ([HANDLE[0].format('request'), *STATUS], [done('*flag ? 1 : 0')]),
-    'Waitall': (statuses('count'), [done('count'), FREE]),
-    'Testall': (statuses('count'), [done('*flag ? count : 0'), FREE]),
-    'Waitany': ([HANDLES[0].format('count'), *STATUS], [done('*index >= 0 ? 1 : 0', 'index')]),
-    'Testany': ([HANDLES[0].format('count'), *STATUS], [done('*flag && *index >= 0 ? 1 : 0', 'index')]),
-    'Waitsome': (statuses('incount'), [done('*outcount', 'array_of_indices'), FREE]),
-    'Testsome': (statuses('incount'), [done('*outcount', 'array_of_indices'), FREE]),
+    'Wait': ([HANDLE[0].format('request'), *STATUS], done(1, all_='1')),
+    'Test': ([HANDLE[0].format('request'), *STATUS], done('*flag ? 1 : 0', all_='1')),
+    'Waitall': (statuses('count'), [*done('count'), FREE]),
+    'Testall': (statuses('count'), [*done('*flag ? count : 0'), FREE]),
+    'Waitany': ([HANDLES[0].format('count'), *STATUS], done('*index >= 0 ? 1 : 0', 'index')),
+    'Testany': ([HANDLES[0].format('count'), *STATUS], done('*flag && *index >= 0 ? 1 : 0', 'index')),
+    'Waitsome': (statuses('incount'), [*done('*outcount', 'array_of_indices', 'incount'), FREE]),
+    'Testsome': (statuses('incount'), [*done('*outcount', 'array_of_indices', 'incount'), FREE]),
     'Finalize': (['record_stop();'], []),
     'Comm_free': (['record_comm_freed(comm);'], []),
     'Comm_disconnect': (['record_comm_freed(comm);'], []),

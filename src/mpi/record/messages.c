@@ -104,6 +104,13 @@ void record_statuses_free(MPI_Status *used, MPI_Status *statuses)
 		free(used);
 }
 
+void record_clear(MPI_Status *status) { ((int *)status)[abi.status_source] = -1; }
+
+bool record_came(const MPI_Status *status)
+{
+	return ((const int *)status)[abi.status_source] >= 0;
+}
+
 /* Returns: the bytes of a received message. */
 static uint64_t bytes_of(const MPI_Status *status)
 {
@@ -427,6 +434,24 @@ void record_done(void **handles, int done, const int *indices, const MPI_Status 
 			 abi_are_statuses(statuses) ?
 				 (const char *)statuses + (size_t)i * status_bytes() :
 				 NULL);
+	record_unlock();
+	free(handles);
+}
+
+/* A failed receive got what it was posted for: the message was too long. */
+void record_failed(void **handles, int count, const void *requests)
+{
+	if (!handles)
+		return;
+	record_lock();
+	for (int i = 0; i < count; i++) {
+		struct record_request *q = *record_request_find(handles[i]);
+
+		if (!q || abi_handle_get(requests, i) == handles[i])
+			continue;
+		q->has_no_status = q->kind == RECORD_RECV;
+		complete(handles[i], NULL);
+	}
 	record_unlock();
 	free(handles);
 }

@@ -85,6 +85,10 @@ MPI_Status *record_status(MPI_Status *status, void *room);
 MPI_Status *record_statuses(MPI_Status *statuses, int count);
 void record_statuses_free(MPI_Status *used, MPI_Status *statuses);
 
+/* Before a call that receives, and whether it has received, also where it fails. */
+void record_clear(MPI_Status *status);
+bool record_came(const MPI_Status *status);
+
 /* Copies handles before a call changes them. Returns: NULL without memory or requests. Owner: the
  * caller, who passes the copy to record_done() or frees it. */
 void **record_handles(int count, const void *requests);
@@ -121,6 +125,10 @@ void record_freed(void **handles);
 /* The requests at `indices` (NULL: the first `done`) of the copied handles are complete, with a
  * status each. Frees the copy. */
 void record_done(void **handles, int done, const int *indices, const MPI_Status *statuses);
+
+/* A call has failed: those of the copied handles that are no longer among the requests are
+ * complete. Frees the copy; NULL: it has not failed. */
+void record_failed(void **handles, int count, const void *requests);
 
 enum record_kind { RECORD_SEND, RECORD_RECV, RECORD_OTHER };
 struct record_request {

@@ -85,6 +85,56 @@ static void stencil(void)
 	count(rank + 1 < ranks, 24);
 }
 
+static void must_fail(int error)
+{
+	if (!error)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Receives that are too short for their messages, in a program that goes on. */
+static void cut(void)
+{
+	int other = rank ^ 1, n, at[2];
+	MPI_Request r[2];
+
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	for (int i = 0; i < 6; i++) {
+		r[0] = r[1] = MPI_REQUEST_NULL;
+		if (rank % 2) {
+			if (i == 2) /* its receive does not fail */
+				MPI_Send(out, 10, MPI_BYTE, other, 100, MPI_COMM_WORLD);
+			count(i == 2, 10);
+			MPI_Send(out, 100, MPI_BYTE, other, i, MPI_COMM_WORLD);
+			count(1, 100);
+		} else if (!i) {
+			must_fail(MPI_Recv(in, 10, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG,
+					   MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+		} else if (i == 1) {
+			MPI_Irecv(in, 10, MPI_BYTE, other, i, MPI_COMM_WORLD, r);
+			must_fail(MPI_Wait(r, MPI_STATUS_IGNORE));
+		} else if (i == 2) {
+			MPI_Irecv(in, 10, MPI_BYTE, other, 100, MPI_COMM_WORLD, r);
+			MPI_Irecv(in, 10, MPI_BYTE, other, i, MPI_COMM_WORLD, r + 1);
+#ifdef OPEN_MPI /* its MPI_Waitall() of such a request never returns (4.1.4, 5.0) */
+			MPI_Wait(r, MPI_STATUS_IGNORE);
+			must_fail(MPI_Wait(r + 1, MPI_STATUS_IGNORE));
+#else
+			must_fail(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+#endif
+		} else if (i == 3) {
+			MPI_Irecv(in, 10, MPI_BYTE, other, i, MPI_COMM_WORLD, r);
+			must_fail(MPI_Waitsome(2, r, &n, at, MPI_STATUSES_IGNORE));
+		} else { /* requests after them have the same handles */
+			MPI_Irecv(in, 100, MPI_BYTE, other, i, MPI_COMM_WORLD, r);
+			MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
+		}
+		/* a receive from no rank, and a wrong call, are no messages */
+		MPI_Recv(in, 10, MPI_BYTE, MPI_PROC_NULL, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		must_fail(MPI_Recv(in, 10, MPI_BYTE, ranks, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Rank 0 receives from any rank under any tag, in several communicators with equal tags. */
 static void wild(void)
 {
@@ -335,6 +385,8 @@ int main(int argc, char **argv)
 			stencil();
 		else if (!strcmp(argv[i], "wild"))
 			wild();
+		else if (!strcmp(argv[i], "cut"))
+			cut();
 		else if (!strcmp(argv[i], "exchange"))
 			exchange();
 		else if (!strcmp(argv[i], "persistent"))
