@@ -2,6 +2,7 @@
 """sluice trace --goal: the program that it writes has the run's messages, and ends."""
 import json
 import re
+import resource
 import shutil
 import struct
 import subprocess
@@ -360,6 +361,17 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_program_starts(wher
     done = sluice('trace', '-o', tmp_path / 't', '--goal', tmp_path / where, '--', 'touch', tmp_path / 'ran')
     assert done.returncode == 1 and why in done.stderr and len(done.stderr.splitlines()) == 1
     assert not (tmp_path / 'ran').exists() and not (tmp_path / 't').exists()
+
+
+def test_there_may_be_more_ranks_than_descriptors_by_default(tmp_path):
+    ranks, hard = 100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for r in range(ranks):
+        (tmp_path / f'rank-{r}.1.messages').write_bytes(
+            header(r, ranks) + entry(COMM, count=ranks) + struct.pack(f'<{ranks}i', *range(ranks)) +
+            entry(END, size=1000))
+    done = sluice('trace', 'goal', '-o', tmp_path / 'run.goal', tmp_path,
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)))
+    assert done.returncode == 0 and f'{ranks} ranks' in done.stderr, done
 
 
 def test_a_folder_without_messages_is_reported(tmp_path):

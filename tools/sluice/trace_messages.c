@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "trace_data.h"
 #include "trace_schedule.h"
@@ -57,6 +58,17 @@ static int place(struct messages_file *f, struct messages_file **all, uint32_t *
 	return 0;
 }
 
+/* The files of all ranks are open at a time. */
+static void allow_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int messages_open(const char *folder, struct messages_file **out, uint32_t *out_ranks)
 {
 	DIR *dir = opendir(folder);
@@ -66,6 +78,7 @@ int messages_open(const char *folder, struct messages_file **out, uint32_t *out_
 
 	*out = NULL;
 	*out_ranks = 0;
+	allow_files();
 	if (!dir) {
 		tool_say("trace: cannot read %s: %s", folder, strerror(errno));
 		return -EINVAL;
