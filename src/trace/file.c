@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,10 +49,22 @@ static int fill_with_zeros(uint64_t at, uint64_t bytes)
 	return 0;
 }
 
+/* Is the descriptor still the file? A program may close descriptors that it does not know, and get
+ * the number for a file of its own. */
+__attribute__((cold)) static bool is_open(void)
+{
+	struct stat st;
+
+	return !syscall(SYS_fstat, trace_file.fd, &st) && st.st_dev == trace_file.device &&
+	       st.st_ino == trace_file.inode;
+}
+
 static int allocate(uint64_t at, uint64_t bytes)
 {
 	long rc;
 
+	if (!is_open())
+		return -EBADF;
 	do {
 		rc = base_fault("trace_full") ? (errno = ENOSPC, -1) :
 						syscall(SYS_fallocate, trace_file.fd, 0, at, bytes);
@@ -92,6 +105,7 @@ uint32_t file_claim_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t 
 			base_log(BASE_LOG_ERROR, "trace", "%s: the trace of this rank ends here",
 				 ret == -ENOSPC   ? "no space is left on the disk"
 				 : ret == -EDQUOT ? "the disk quota is used up"
+				 : ret == -EBADF  ? "the program has closed its file"
 						  : "its file cannot grow");
 		return 0;
 	}
@@ -158,12 +172,15 @@ static int create(const char *path)
 	uint64_t chunks = (base_opt.trace_limit_bytes - TRACE_HEADER_BYTES) / TRACE_CHUNK_BYTES;
 	uint64_t bytes = TRACE_HEADER_BYTES + chunks * TRACE_CHUNK_BYTES;
 	struct trace_header *h;
+	struct stat st;
 	void *base;
 	int ret;
 
 	trace_file.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (trace_file.fd < 0)
+	if (trace_file.fd < 0 || fstat(trace_file.fd, &st))
 		return -errno;
+	trace_file.device = st.st_dev;
+	trace_file.inode = st.st_ino;
 	ret = ftruncate(trace_file.fd, (off_t)bytes) ? -errno : allocate(0, TRACE_HEADER_BYTES);
 	if (ret)
 		goto remove;

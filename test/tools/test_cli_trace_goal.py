@@ -377,3 +377,12 @@ def test_there_may_be_more_ranks_than_descriptors_by_default(tmp_path):
 def test_a_folder_without_messages_is_reported(tmp_path):
     done = sluice('trace', 'goal', tmp_path)
     assert done.returncode == 1 and '--goal' in done.stderr
+
+
+def test_a_file_of_the_program_under_the_number_of_a_trace_file_is_left_alone(mpi, tmp_path):
+    done = mpi.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', '--goal', tmp_path / 'x.goal',
+                      mpi.build(PROGRAMS / 'traced_closed.c'), tmp_path, sluice=False, timeout=100)
+    assert done.status == 0, done.explain()
+    assert sorted(done.out.splitlines()) == ['rank 0: 2 files', 'rank 1: 2 files']
+    assert done.err.count('the trace of this rank ends here') == 2
+    assert done.err.count('the message file of this rank ends') == 2

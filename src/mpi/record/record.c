@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -21,6 +22,7 @@ static struct {
 	_Atomic bool is_on;
 	pthread_mutex_t lock;
 	int fd;
+	uint64_t device, inode; /* of fd */
 	pid_t pid;              /* a child of fork() does not record */
 	uint64_t start_ns, lost;
 	_Atomic uint32_t threads;
@@ -93,17 +95,34 @@ void record_unlock(void) { pthread_mutex_unlock(&file.lock); }
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
+/* A program may close descriptors that it does not know, and get the number for a file of its own:
+ * then the file is left alone. Returns: as write(). */
+static ssize_t write_out(const char *from, size_t bytes)
+{
+	struct stat st;
+
+	if (fstat(file.fd, &st))
+		return -1;
+	if (st.st_dev != file.device || st.st_ino != file.inode) {
+		file.fd = -1;
+		errno = EBADF;
+		return -1;
+	}
+	return write(file.fd, from, bytes);
+}
+
 static void flush(void)
 {
 	for (size_t at = 0; at < file.used && file.fd >= 0;) {
-		ssize_t n = write(file.fd, file.buffer + at, file.used - at);
+		ssize_t n = write_out(file.buffer + at, file.used - at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
 			base_log(BASE_LOG_ERROR, "record",
 				 "the message file of this rank ends: %m");
-			close(file.fd);
+			if (file.fd >= 0)
+				close(file.fd);
 			file.fd = -1;
 			atomic_store_explicit(&file.is_on, false, memory_order_relaxed);
 		}
@@ -155,6 +174,7 @@ static int attach(void)
 static int open_file(int rank)
 {
 	char path[4096], problems[256];
+	struct stat st;
 	int n;
 
 	base_options_load(NULL, problems, sizeof problems);
@@ -165,7 +185,11 @@ static int open_file(int rank)
 	if (n < 0 || (size_t)n >= sizeof path)
 		return -ENAMETOOLONG;
 	file.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	return file.fd < 0 ? -errno : 0;
+	if (file.fd < 0 || fstat(file.fd, &st))
+		return -errno;
+	file.device = st.st_dev;
+	file.inode = st.st_ino;
+	return 0;
 }
 
 void record_start(void)
