@@ -36,7 +36,7 @@ static void load(const char *mpi, struct policy_figures out[COLL_COUNT])
 	struct tune_result found;
 
 	policy_figures_begin(out);
-	tune_load_figures(NULL, mpi, set, out, &found);
+	tune_load_figures(HOST_MPI_TUNE, mpi, set, out, &found);
 	if (found.state != TUNE_IN_FORCE)
 		unit_fail(__FILE__, __LINE__, "%s: %s", found.path, found.reason);
 }
