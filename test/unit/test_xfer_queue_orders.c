@@ -146,15 +146,26 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 #undef atomic_exchange_explicit
 #undef atomic_compare_exchange_strong_explicit
 #undef atomic_compare_exchange_weak_explicit
-#define atomic_load_explicit(p, o)         (point(), __atomic_load_n((p), (o)))
-#define atomic_store_explicit(p, v, o)     (point(), __atomic_store_n((p), (v), (o)))
-#define atomic_fetch_add_explicit(p, v, o) (point(), __atomic_fetch_add((p), (v), (o)))
-#define atomic_fetch_sub_explicit(p, v, o) (point(), __atomic_fetch_sub((p), (v), (o)))
-#define atomic_exchange_explicit(p, v, o)  (point(), __atomic_exchange_n((p), (v), (o)))
+#ifdef __clang__ /* its other builtins take no _Atomic object */
+#define BUILTIN(name)           __c11_atomic_##name
+#define COMPARE(p, e, v, o, f) __c11_atomic_compare_exchange_strong((p), (e), (v), (o), (f))
+#else
+#define BUILTIN(name)           BUILTIN_##name
+#define BUILTIN_load            __atomic_load_n
+#define BUILTIN_store           __atomic_store_n
+#define BUILTIN_exchange        __atomic_exchange_n
+#define BUILTIN_fetch_add       __atomic_fetch_add
+#define BUILTIN_fetch_sub       __atomic_fetch_sub
+#define COMPARE(p, e, v, o, f) __atomic_compare_exchange_n((p), (e), (v), false, (o), (f))
+#endif
+#define atomic_load_explicit(p, o)         (point(), BUILTIN(load)((p), (o)))
+#define atomic_store_explicit(p, v, o)     (point(), BUILTIN(store)((p), (v), (o)))
+#define atomic_fetch_add_explicit(p, v, o) (point(), BUILTIN(fetch_add)((p), (v), (o)))
+#define atomic_fetch_sub_explicit(p, v, o) (point(), BUILTIN(fetch_sub)((p), (v), (o)))
+#define atomic_exchange_explicit(p, v, o)  (point(), BUILTIN(exchange)((p), (v), (o)))
 #define atomic_compare_exchange_strong_explicit(p, e, v, o, f)                                     \
-	(point(), __atomic_compare_exchange_n((p), (e), (v), false, (o), (f)))
-#define atomic_compare_exchange_weak_explicit(p, v, to, o, f)                                      \
-	(point(), __atomic_compare_exchange_n((p), (v), (to), false, (o), (f)))
+	(point(), COMPARE((p), (e), (v), (o), (f)))
+#define atomic_compare_exchange_weak_explicit atomic_compare_exchange_strong_explicit
 #define base_count(counter, n)             ((void)0)
 #define UNUSED                             __attribute__((unused))
 static void model_init(struct xfer_queue *m);

@@ -53,9 +53,10 @@ static void number(struct text_lexer *l)
 	uint64_t n = 0;
 	bool overflow = false;
 
-	for (; p < end && class(*p) == DIGIT; p++)
-		overflow |= __builtin_mul_overflow(n, 10, &n) |
-			    __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
+	for (; p < end && class(*p) == DIGIT; p++) {
+		overflow |= __builtin_mul_overflow(n, 10, &n);
+		overflow |= __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
+	}
 	set(l, TEXT_NUMBER, start, p);
 	l->token.number = n;
 	l->token.overflow = overflow;

@@ -225,6 +225,7 @@ typedef void function(void);
 
 static void nothing(void) { }
 
+__attribute__((used)) /* by the ifunc */
 static function *decide(void)
 {
 	ElfW(Sym) *symbols[FRONT_OPTIONAL_MAX];
