@@ -161,10 +161,6 @@ int os_vma_each(os_vma_visit *visit, void *arg);
 /* Returns: true when os_vma_query() uses the ioctl; then cached regions are verified at each
  * use. */
 bool os_vma_query_is_cheap(void);
-/* Returns: how many bytes of the anonymous mapping that covers addr are in huge pages; 0: none or
- * unknown. Reads /proc/self/smaps, which takes 1 ms and more for each GB of small pages before it.
- * Context: as os_vma_query(). */
-uint64_t os_huge_bytes(const void *addr);
 /*
  * Does the range hold pages that may not be touched although their mapping may be
  * (MADV_GUARD_INSTALL, Linux 6.13)? No mapping shows them. start and end: whole pages. Where the
@@ -172,6 +168,11 @@ uint64_t os_huge_bytes(const void *addr);
  * Context: as os_vma_query().
  */
 bool os_has_guard_region(uintptr_t start, uintptr_t end);
+/* Does the range of anonymous memory hold a huge page? Before Linux 6.7: might it, as all memory
+ * gets them (transparent_hugepage/enabled: always)? Context: as os_vma_query(). */
+bool os_has_huge_page(uintptr_t start, uintptr_t end);
+/* Returns: whether the kernel has MADV_COLLAPSE (Linux 6.1). Context: async-signal-safe. */
+bool os_can_collapse(void);
 /*
  * Copies memory that may be inaccessible, or that another thread may unmap meanwhile; at most
  * PIPE_BUF bytes. Returns: 0 or -errno (-EFAULT: it is not readable; -EMFILE). Context:

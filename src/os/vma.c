@@ -40,8 +40,9 @@ struct pm_scan_arg {
 };
 _Static_assert(sizeof(struct pm_scan_arg) == 96, "struct pm_scan_arg is kernel ABI");
 #define PAGEMAP_SCAN _IOWR('f', 16, struct pm_scan_arg)
-enum { PAGE_IS_GUARD = 1 << 8 };
-enum { ADVICE_POPULATE_READ = 22, ADVICE_GUARD_INSTALL = 102 }; /* of madvise() */
+enum { PAGE_IS_HUGE = 1 << 6, PAGE_IS_GUARD = 1 << 8 };
+/* madvise() */
+enum { ADVICE_POPULATE_READ = 22, ADVICE_COLLAPSE = 25, ADVICE_GUARD_INSTALL = 102 };
 
 enum { LOCK_TRIES = 10000 };
 
@@ -254,10 +255,10 @@ bool os_vma_query_is_cheap(void)
 	return !rc;
 }
 
-/* ---- guard regions ----------------------------------------------------------------------- */
+/* ---- kinds of pages ---------------------------------------------------------------------- */
 
-/* Returns: 1 or 0; -errno: the kernel cannot tell. */
-static int scan_for_guard(uintptr_t start, uintptr_t end)
+/* Has a page of the range this category? Returns: 1 or 0; -errno: the kernel cannot tell. */
+static int scan_pages(uintptr_t start, uintptr_t end, uint64_t category)
 {
 	uint64_t found[3]; /* start, end, categories of a range */
 	struct pm_scan_arg q = {
@@ -267,8 +268,8 @@ static int scan_for_guard(uintptr_t start, uintptr_t end)
 		.vec = (uintptr_t)found,
 		.vec_len = 1,
 		.max_pages = 1,
-		.category_mask = PAGE_IS_GUARD,
-		.return_mask = PAGE_IS_GUARD,
+		.category_mask = category,
+		.return_mask = category,
 	};
 	int fd = os_vma_open("pagemap"), rc;
 
@@ -280,18 +281,39 @@ static int scan_for_guard(uintptr_t start, uintptr_t end)
 	return rc;
 }
 
+/* The kernel checks advice first, even of no bytes. */
+static bool knows_advice(int advice) { return !syscall(SYS_madvise, NULL, 0, advice); }
+
 bool os_has_guard_region(uintptr_t start, uintptr_t end)
 {
 	int rc;
 
-	/* the kernel checks the advice first, even of no bytes: before Linux 6.13 there is none */
-	if (start >= end || syscall(SYS_madvise, NULL, 0, ADVICE_GUARD_INSTALL))
+	if (start >= end || !knows_advice(ADVICE_GUARD_INSTALL))
 		return false;
-	rc = scan_for_guard(start, end);
+	rc = scan_pages(start, end, PAGE_IS_GUARD);
 	if (rc >= 0)
 		return rc;
 	/* Linux 6.13 and 6.14, or no /proc */
 	return syscall(SYS_madvise, start, end - start, ADVICE_POPULATE_READ) && errno == EFAULT;
+}
+
+bool os_can_collapse(void) { return knows_advice(ADVICE_COLLAPSE); }
+
+__attribute__((cold)) bool os_has_huge_page(uintptr_t start, uintptr_t end)
+{
+	static const char always[] = "[always]";
+	char mode[sizeof always - 1] = "";
+	int rc = scan_pages(start, end, PAGE_IS_HUGE), fd;
+
+	if (rc >= 0)
+		return rc;
+	fd = (int)syscall(SYS_openat, AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled",
+			  O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	rc = (int)syscall(SYS_read, fd, mode, sizeof mode);
+	syscall(SYS_close, fd);
+	return rc == sizeof mode && !memcmp(mode, always, sizeof mode);
 }
 
 /* ---- memory that may vanish -------------------------------------------------------------- */

@@ -142,11 +142,12 @@ void os_vma_classify(struct os_vma *v, const char *name)
 		v->is_special = true;
 }
 
-/* Reads a figure of the mapping that covers addr from smaps, which contains the lines of maps.
- * Returns: bytes, or 0 when it is unknown. */
-static uint64_t smaps_bytes(uint64_t addr, const char *key, struct reader *r)
+/* Reads the page size from smaps, which contains the lines of maps. Returns: bytes, or 0 when it is
+ * unknown. */
+static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 {
-	struct os_vma v;
+	static const char key[] = "KernelPageSize:";
+	struct os_vma known = { 0 };
 	const char *name;
 	uint64_t kib = 0;
 	bool inside = false;
@@ -156,12 +157,12 @@ static uint64_t smaps_bytes(uint64_t addr, const char *key, struct reader *r)
 	if (r->fd < 0)
 		return 0;
 	while (reader_line(r) == 1) {
-		if (parse_line(r->line, &v, &name)) {
-			inside = addr >= v.start && addr < v.end;
-			if (v.start > addr)
-				break;
-		} else if (inside && !strncmp(r->line, key, strlen(key))) {
-			const char *text = r->line + strlen(key);
+		if (parse_line(r->line, &known, &name)) {
+			inside = known.start == v->start && known.inode == v->inode;
+			continue;
+		}
+		if (inside && !strncmp(r->line, key, sizeof(key) - 1)) {
+			const char *text = r->line + sizeof(key) - 1;
 
 			text += strspn(text, " ");
 			if (!read_number(&text, 10, ' ', &kib))
@@ -171,13 +172,6 @@ static uint64_t smaps_bytes(uint64_t addr, const char *key, struct reader *r)
 	}
 	syscall(SYS_close, r->fd);
 	return kib << 10;
-}
-
-__attribute__((cold)) uint64_t os_huge_bytes(const void *addr)
-{
-	struct reader r;
-
-	return smaps_bytes((uintptr_t)addr, "AnonHugePages:", &r);
 }
 
 /* Visits the mappings from addr on until `visit` returns false. */
@@ -228,7 +222,7 @@ int os_vma_scan_next(uint64_t addr, struct os_vma *out)
 	if (!v.end)
 		return -ENOENT;
 	if (!v.page_bytes)
-		v.page_bytes = smaps_bytes(v.start, "KernelPageSize:", &r);
+		v.page_bytes = scan_page_bytes(&v, &r);
 	*out = v;
 	return 0;
 }

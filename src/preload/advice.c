@@ -19,7 +19,6 @@ static int advice_ends_adoption(int advice)
 	case MADV_RANDOM:
 	case MADV_SEQUENTIAL:
 	case MADV_WILLNEED:
-	case MADV_HUGEPAGE:
 	case MADV_NOHUGEPAGE:
 	case MADV_DOFORK:
 	case MADV_KEEPONFORK:
@@ -31,6 +30,8 @@ static int advice_ends_adoption(int advice)
 	case 23: /* POPULATE_WRITE */
 	case 25: /* COLLAPSE */
 		return 0;
+	case MADV_HUGEPAGE: /* adopted memory could not have them */
+		return !os_can_collapse();
 	}
 	return 1;
 }

@@ -74,7 +74,8 @@ static int collapse(uintptr_t first, uintptr_t last, bool *huge)
  * Populates [start, start+bytes), with huge pages where a whole one fits. Populating, not storing:
  * a full memory cgroup is an error here, not a fault later. from: the program's memory that is
  * replaced, or 0. Its huge pages are not replaced by small ones (-EOPNOTSUPP): reads at random
- * would take 1.2 to 1.9 times as long. So before Linux 6.1, and where no huge page is free.
+ * would take 1.2 to 1.9 times as long. So before Linux 6.1, and where no huge page is free, or
+ * collapsing was slow.
  */
 static int populate(uintptr_t start, uint64_t bytes, uintptr_t from, bool *huge)
 {
@@ -85,7 +86,7 @@ static int populate(uintptr_t start, uint64_t bytes, uintptr_t from, bool *huge)
 	if (ret)
 		return ret;
 	if (from && first < last && !*huge &&
-	    os_huge_bytes((void *)(from + (first - start))) >= (last - first) / 2)
+	    os_has_huge_page(from + (first - start), from + (last - start)))
 		return -EOPNOTSUPP;
 	if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE) &&
 	    errno != EINVAL) /* before Linux 5.14: the copy populates */
