@@ -2,6 +2,7 @@
 """The MPIs that the tests use, how to compile for each and how to launch with each."""
 import os
 import shutil
+import tempfile
 
 import pytest
 
@@ -47,6 +48,7 @@ class Mpi:
         self.name, self.abi, self.mpiexec, self.compilers = name, abi, mpiexec, compilers
         self.bindir, self.libdir, self.own_env = bindir, libdir, env
         self.python = bindir / 'python' if bindir else None
+        self.session_options = ['PRTE_MCA_prte_tmpdir_base'] if name == 'openmpi' else []
 
     def missing(self):
         """Why this MPI cannot be used here, or None."""
@@ -106,7 +108,11 @@ class Mpi:
         shown = {**self.own_env, **env}
         if self.bindir:
             shown['LD_LIBRARY_PATH'] = whole['LD_LIBRARY_PATH']
-        return job.run(line, whole, timeout, cwd=cwd, show_env=shown)
+        # PRRTE gives up where a launcher that was killed, and had its pid, left its files
+        with tempfile.TemporaryDirectory(prefix='launcher.', dir='/tmp',
+                                         ignore_cleanup_errors=True) as session:
+            whole.update(dict.fromkeys(self.session_options, session))
+            return job.run(line, whole, timeout, cwd=cwd, show_env=shown)
 
 
 def from_venv(name, abi, env, venv=None, suffix=''):
