@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -95,6 +97,24 @@ uint64_t os_process_start(int pid)
 		field++;
 	}
 	return strtoull(field, NULL, 10);
+}
+
+int os_file_of(int fd, struct os_file *out)
+{
+	struct stat st;
+
+	if (syscall(SYS_fstat, fd, &st))
+		return -errno;
+	*out = (struct os_file){ st.st_dev, st.st_ino };
+	return 0;
+}
+
+bool os_file_is_at(const struct os_file *file, int fd)
+{
+	struct os_file now;
+
+	return fd >= 0 && !os_file_of(fd, &now) && now.inode == file->inode &&
+	       now.device == file->device;
 }
 
 uint64_t os_random_u64(void)

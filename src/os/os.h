@@ -121,6 +121,13 @@ int os_procfile_read(const char *path, char *buf, size_t cap);
 /* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
  * a zombie, or /proc is of another pid namespace. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
+
+/* The file of a descriptor. A program may close descriptors that it does not know, and get the
+ * number for a file of its own. Context: async-signal-safe. */
+struct os_file { uint64_t device, inode; };
+int os_file_of(int fd, struct os_file *out); /* Returns: 0 or -errno. */
+bool os_file_is_at(const struct os_file *file, int fd);
+
 uint64_t os_random_u64(void);
 /* Writes the folder of the file that contains this code, libsluice.so or the program, with links
  * resolved. Returns: 0, -ENOENT or -ENAMETOOLONG. */

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,8 +52,7 @@ struct cache {
 	_Atomic uint32_t lock;
 	enum cache_state state;
 	int fd;
-	dev_t dev;
-	ino_t ino;
+	struct os_file file;
 };
 static struct cache *_Atomic cache_page;
 
@@ -104,32 +102,22 @@ static void cache_unlock(struct cache *c)
 	atomic_store_explicit(&c->lock, 0, memory_order_release);
 }
 
-/* Returns: true when the descriptor still is the opened file. */
-static bool cache_is_ours(const struct cache *c)
-{
-	struct stat st;
-
-	return !fstat(c->fd, &st) && st.st_ino == c->ino && st.st_dev == c->dev;
-}
-
 static int cache_open(struct cache *c)
 {
-	struct stat st;
 	int fd;
 
-	if (c->state == CACHE_EMPTY && inherited.state == CACHE_OPEN && cache_is_ours(&inherited))
+	if (c->state == CACHE_EMPTY && inherited.state == CACHE_OPEN &&
+	    os_file_is_at(&inherited.file, inherited.fd))
 		syscall(SYS_close, inherited.fd);
 	inherited.state = c->state = CACHE_EMPTY;
 	fd = os_vma_open("maps");
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st)) {
+	if (os_file_of(fd, &c->file)) {
 		syscall(SYS_close, fd);
 		return -EIO;
 	}
 	c->fd = fd;
-	c->dev = st.st_dev;
-	c->ino = st.st_ino;
 	c->state = CACHE_OPEN;
 	inherited = *c;
 	return 0;
@@ -140,7 +128,7 @@ static int cache_ask(struct cache *c, struct procmap_query *q)
 {
 	if (c->state == CACHE_UNSUPPORTED)
 		return -ENOTTY;
-	if (c->state != CACHE_OPEN || !cache_is_ours(c)) {
+	if (c->state != CACHE_OPEN || !os_file_is_at(&c->file, c->fd)) {
 		int rc = cache_open(c);
 
 		if (rc)

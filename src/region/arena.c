@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -30,8 +29,7 @@ static struct {
 	uint64_t *huge;      /* bitmap: unit was made one huge page */
 	uint64_t used_units, pooled_units;
 	uint64_t next;       /* no free unit below it */
-	dev_t dev;
-	ino_t ino;
+	struct os_file file;
 	char error[160];
 } arena = { .fd = -1 };
 
@@ -56,16 +54,8 @@ static void os_resolve(void)
 }
 
 /* The program may have closed every descriptor, and opened another file under our number. */
-static bool fd_is_ours(void)
-{
-	struct stat st;
-
-	return arena.fd >= 0 && !fstat(arena.fd, &st) && st.st_ino == arena.ino &&
-	       st.st_dev == arena.dev;
-}
-
-int arena_fd_locked(void) { return fd_is_ours() ? arena.fd : -1; }
-uint64_t arena_inode_locked(void) { return arena.ino; }
+int arena_fd_locked(void) { return os_file_is_at(&arena.file, arena.fd) ? arena.fd : -1; }
+uint64_t arena_inode_locked(void) { return arena.file.inode; }
 
 static int fail(int err, const char *what)
 {
@@ -138,7 +128,6 @@ char *region_map_arena(int fd, uint64_t bytes)
 
 static int arena_open(void)
 {
-	struct stat st;
 	uint64_t bytes = limit_bytes(), words;
 	int err;
 
@@ -149,12 +138,9 @@ static int arena_open(void)
 	arena.fd = memfd_create(REGION_ARENA_NAME, MFD_CLOEXEC);
 	if (arena.fd < 0)
 		return fail(errno, "memfd_create");
-	if (ftruncate(arena.fd, (off_t)bytes) || fstat(arena.fd, &st)) {
-		err = errno;
+	err = ftruncate(arena.fd, (off_t)bytes) ? errno : -os_file_of(arena.fd, &arena.file);
+	if (err)
 		goto close_fd;
-	}
-	arena.dev = st.st_dev;
-	arena.ino = st.st_ino;
 	arena.units = bytes / REGION_UNIT;
 	words = (arena.units + 63) / 64;
 	arena.used = map_anonymous(BITMAPS * words * 8);
@@ -217,8 +203,8 @@ uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT
 bool arena_is_inode(const struct os_vma *v, uint64_t inode)
 {
 	/* all memfds are files of one device */
-	return inode && v->inode == inode && v->dev_major == major(arena.dev) &&
-	       v->dev_minor == minor(arena.dev);
+	return inode && v->inode == inode && v->dev_major == major(arena.file.device) &&
+	       v->dev_minor == minor(arena.file.device);
 }
 
 bool arena_is_known(const struct os_vma *v)
@@ -226,7 +212,7 @@ bool arena_is_known(const struct os_vma *v)
 	for (int i = 0; i < PAST_MAX; i++)
 		if (arena_is_inode(v, past[i]))
 			return true;
-	return arena_is_inode(v, arena.ino);
+	return arena_is_inode(v, arena.file.inode);
 }
 
 int region_add_mapping(uintptr_t start, uintptr_t end)
@@ -261,9 +247,9 @@ bool region_is_arena_mapping(const struct os_vma *v)
 	if (ours)
 		return true;
 	/* peers' arenas are mapped by node/; they have one length on all ranks */
-	return v->shared && v->inode && arena.fd >= 0 && v->dev_major == major(arena.dev) &&
-	       v->dev_minor == minor(arena.dev) &&
-	       (v->inode == arena.ino || v->end - v->start == arena.bytes);
+	return v->shared && v->inode && arena.fd >= 0 && v->dev_major == major(arena.file.device) &&
+	       v->dev_minor == minor(arena.file.device) &&
+	       (v->inode == arena.file.inode || v->end - v->start == arena.bytes);
 }
 
 bool arena_is_huge_locked(uint64_t offset, uint64_t bytes)
@@ -290,7 +276,7 @@ void arena_punch_locked(uint64_t offset, uint64_t bytes)
 	for (uint64_t i = offset / REGION_UNIT; i * REGION_UNIT < offset + bytes; i++)
 		bit_clear(arena.huge, i);
 	/* raw: libc's is a cancellation point, which free() must not be */
-	if (fd_is_ours() && !base_fault("punch") &&
+	if (arena_fd_locked() >= 0 && !base_fault("punch") &&
 	    !syscall(SYS_fallocate, arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
 		     bytes))
 		return;
@@ -402,15 +388,15 @@ void arena_after_fork_child(void)
 	if (arena.fd < 0)
 		return;
 	memmove(&past[1], past, sizeof past - sizeof past[0]);
-	past[0] = arena.ino;
-	if (fd_is_ours())
+	past[0] = arena.file.inode;
+	if (arena_fd_locked() >= 0)
 		syscall(SYS_close, arena.fd);
 	region_os.munmap(arena.used, BITMAPS * ((arena.units + 63) / 64) * 8);
 	arena.fd = -1;
 	arena.base = NULL; /* not inherited: MADV_DONTFORK */
 	arena.bytes = arena.units = arena.used_units = arena.pooled_units = arena.next = 0;
 	arena.used = arena.populated = arena.huge = NULL;
-	arena.ino = 0;
+	arena.file.inode = 0;
 }
 
 void region_describe_extent(const struct region_extent *e, uint64_t bytes, struct region_desc *out)

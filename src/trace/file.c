@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,14 +48,10 @@ static int fill_with_zeros(uint64_t at, uint64_t bytes)
 	return 0;
 }
 
-/* Is the descriptor still the file? A program may close descriptors that it does not know, and get
- * the number for a file of its own. */
+/* Is the descriptor still the file? */
 __attribute__((cold)) static bool is_open(void)
 {
-	struct stat st;
-
-	return !syscall(SYS_fstat, trace_file.fd, &st) && st.st_dev == trace_file.device &&
-	       st.st_ino == trace_file.inode;
+	return os_file_is_at(&trace_file.file, trace_file.fd);
 }
 
 static int allocate(uint64_t at, uint64_t bytes)
@@ -172,16 +167,16 @@ static int create(const char *path)
 	uint64_t chunks = (base_opt.trace_limit_bytes - TRACE_HEADER_BYTES) / TRACE_CHUNK_BYTES;
 	uint64_t bytes = TRACE_HEADER_BYTES + chunks * TRACE_CHUNK_BYTES;
 	struct trace_header *h;
-	struct stat st;
 	void *base;
 	int ret;
 
 	trace_file.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (trace_file.fd < 0 || fstat(trace_file.fd, &st))
+	if (trace_file.fd < 0)
 		return -errno;
-	trace_file.device = st.st_dev;
-	trace_file.inode = st.st_ino;
-	ret = ftruncate(trace_file.fd, (off_t)bytes) ? -errno : allocate(0, TRACE_HEADER_BYTES);
+	ret = os_file_of(trace_file.fd, &trace_file.file);
+	if (!ret)
+		ret = ftruncate(trace_file.fd, (off_t)bytes) ? -errno :
+		      allocate(0, TRACE_HEADER_BYTES);
 	if (ret)
 		goto remove;
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, trace_file.fd, 0);

@@ -10,7 +10,7 @@
 struct trace_file {
 	char *base;
 	int fd;
-	uint64_t device, inode; /* of fd: the program may have closed it */
+	struct os_file file; /* of fd: the program may have closed it */
 };
 extern struct trace_file trace_file;
 extern bool trace_ticks_are_ns;

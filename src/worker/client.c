@@ -20,7 +20,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct worker_ticket ticket; /* of the attached worker */
 	int fd; /* the connection; when it closes, the worker knows that this rank is gone */
-	ino_t inode;                 /* of fd */
+	struct os_file file;         /* of fd */
 	uint32_t client;
 	struct worker_ticket mine; /* of the worker that this process has started */
 	bool has_tried;            /* this process tried to start a worker */
@@ -31,10 +31,7 @@ static struct {
 /* The program may have closed every descriptor and opened a file of its own under this number. */
 static bool fd_is_ours(void)
 {
-	struct stat st;
-
-	return conn.fd >= 0 && !fstat(conn.fd, &st) && S_ISSOCK(st.st_mode) &&
-	       st.st_ino == conn.inode;
+	return os_file_is_at(&conn.file, conn.fd);
 }
 
 /* ---- starting ------------------------------------------------------------------------------ */
@@ -221,7 +218,6 @@ static int hello(const struct worker_ticket *t)
 /* The page stays mapped for ever, as a fault handler may be reading it. */
 static int attach_locked(const struct worker_ticket *t)
 {
-	struct stat st;
 	int ret;
 
 	if (conn.ticket.key == t->key)
@@ -232,8 +228,7 @@ static int attach_locked(const struct worker_ticket *t)
 	if (ret < 0)
 		return ret;
 	conn.fd = ret;
-	if (!fstat(conn.fd, &st))
-		conn.inode = st.st_ino;
+	os_file_of(conn.fd, &conn.file);
 	ret = hello(t);
 	if (!ret) {
 		conn.ticket = *t;

@@ -72,7 +72,7 @@ _Static_assert(sizeof(struct dsa_desc) == 64 && sizeof(struct dsa_record) == 32,
 /* One opened queue with memory for its descriptors and records. */
 struct dsa_portal {
 	_Atomic int fd; /* -1: closed */
-	uint64_t device, inode; /* of fd: the program may have closed it */
+	struct os_file file; /* of fd: the program may have closed it */
 	struct dsa_memory {
 		struct dsa_record records[DSA_SLOTS + 1];
 		struct dsa_desc descs[DSA_SLOTS];

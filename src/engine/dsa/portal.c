@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,13 +31,12 @@ static void *memory_get(size_t bytes)
 
 int dsa_portal_init(struct dsa_portal *p, int fd)
 {
-	struct stat st;
+	int ret;
 
 	*p = (struct dsa_portal){ .fd = fd };
-	if (fstat(fd, &st))
-		return -errno;
-	p->device = st.st_dev;
-	p->inode = st.st_ino;
+	ret = os_file_of(fd, &p->file);
+	if (ret)
+		return ret;
 	p->memory = memory_get(sizeof(*p->memory));
 	return p->memory ? 0 : -ENOMEM;
 }
@@ -49,16 +47,6 @@ void dsa_portal_fini(struct dsa_portal *p)
 	if (p->memory)
 		munmap(p->memory, sizeof(*p->memory));
 	p->memory = NULL;
-}
-
-/* Is the descriptor still the queue? A program may close descriptors that it does not know, and get
- * the number for a file of its own. */
-static bool is_open(const struct dsa_portal *p, int fd)
-{
-	struct stat st;
-
-	return fd >= 0 && !syscall(SYS_fstat, fd, &st) && st.st_dev == p->device &&
-	       st.st_ino == p->inode;
 }
 
 void dsa_portal_fill(struct dsa_portal *p, int slot, const struct dsa_desc *d)
@@ -94,7 +82,7 @@ int dsa_portal_submit(struct dsa_portal *p, uint64_t slots, uint64_t *out_accept
 	struct dsa_desc batch[BATCH];
 
 	*out_accepted = 0;
-	if (!is_open(p, fd))
+	if (!os_file_is_at(&p->file, fd))
 		return -EBADF;
 	while (slots) {
 		uint64_t bits[BATCH];
@@ -117,7 +105,7 @@ bool dsa_portal_close(struct dsa_portal *p)
 {
 	int fd = atomic_exchange_explicit(&p->fd, -1, memory_order_acq_rel);
 
-	if (is_open(p, fd))
+	if (os_file_is_at(&p->file, fd))
 		close(fd);
 	return fd >= 0;
 }

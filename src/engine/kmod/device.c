@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -65,15 +64,12 @@ int kmod_open(struct sluice_info *info, char *reason, size_t cap)
 int kmod_attach(struct kmod_device *d, int fd, int index, char *reason, size_t cap)
 {
 	struct sluice_attach a = { .channel = (uint32_t)index };
-	struct stat st = { 0 };
 	void *p;
 	int rc;
 
 	memset(d, 0, sizeof(*d));
 	atomic_store_explicit(&d->fd, fd, memory_order_relaxed);
-	fstat(fd, &st);
-	d->device = st.st_dev;
-	d->inode = st.st_ino;
+	os_file_of(fd, &d->file);
 	rc = kmod_system.call(fd, SLUICE_IOC_ATTACH, &a);
 	if (rc) {
 		snprintf(reason, cap, "channel %d is refused: %s", index, strerror(-rc));
@@ -92,23 +88,13 @@ int kmod_attach(struct kmod_device *d, int fd, int index, char *reason, size_t c
 	return 0;
 }
 
-/* Is the descriptor still the device? A program may close descriptors that it does not know, and
- * get the number for a file of its own. */
-static bool is_open(const struct kmod_device *d, int fd)
-{
-	struct stat st;
-
-	return fd >= 0 && !syscall(SYS_fstat, fd, &st) && st.st_dev == d->device &&
-	       st.st_ino == d->inode;
-}
-
 int kmod_submit(struct kmod_device *d, uint64_t slots, uint64_t *out_accepted)
 {
 	int fd = atomic_load_explicit(&d->fd, memory_order_relaxed);
 	struct sluice_entry batch[16];
 
 	*out_accepted = 0;
-	if (!is_open(d, fd))
+	if (!os_file_is_at(&d->file, fd))
 		return -EBADF;
 	while (slots) {
 		struct sluice_enter enter = { .entries = (uintptr_t)batch };
@@ -133,7 +119,7 @@ void kmod_cancel_range(struct kmod_device *d, uint64_t from, uint64_t bytes)
 	struct sluice_cancel cancel = { .from = from, .bytes = bytes };
 	int fd = atomic_load_explicit(&d->fd, memory_order_relaxed);
 
-	if (is_open(d, fd))
+	if (os_file_is_at(&d->file, fd))
 		kmod_system.call(fd, SLUICE_IOC_CANCEL, &cancel);
 }
 
@@ -142,7 +128,7 @@ bool kmod_close(struct kmod_device *d)
 	int fd = atomic_exchange_explicit(&d->fd, -1, memory_order_acq_rel);
 	int rc;
 
-	if (!is_open(d, fd))
+	if (!os_file_is_at(&d->file, fd))
 		return false; /* the module ends the copies of a closed descriptor by itself */
 	rc = kmod_system.call(fd, SLUICE_IOC_RETIRE, NULL);
 	close(fd);
@@ -153,7 +139,7 @@ void kmod_fini(struct kmod_device *d)
 {
 	int fd = atomic_exchange_explicit(&d->fd, -1, memory_order_acq_rel);
 
-	if (is_open(d, fd))
+	if (os_file_is_at(&d->file, fd))
 		close(fd);
 	if (d->records)
 		munmap(d->records, SLUICE_RECORDS_BYTES);

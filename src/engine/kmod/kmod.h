@@ -18,7 +18,7 @@
 
 struct kmod_device {
 	_Atomic int fd;         /* -1: closed */
-	uint64_t device, inode; /* of fd: the program may have closed it */
+	struct os_file file; /* of fd: the program may have closed it */
 	struct sluice_record *records;
 	struct sluice_entry entries[SW_DEPTH];
 	uint64_t max_bytes;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -22,7 +21,7 @@ static struct {
 	_Atomic bool is_on;
 	pthread_mutex_t lock;
 	int fd;
-	uint64_t device, inode; /* of fd */
+	struct os_file of_fd;
 	pid_t pid;              /* a child of fork() does not record */
 	uint64_t start_ns, lost;
 	_Atomic uint32_t threads;
@@ -95,15 +94,10 @@ void record_unlock(void) { pthread_mutex_unlock(&file.lock); }
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
-/* A program may close descriptors that it does not know, and get the number for a file of its own:
- * then the file is left alone. Returns: as write(). */
+/* Writes nothing when the program has closed the descriptor. Returns: as write(). */
 static ssize_t write_out(const char *from, size_t bytes)
 {
-	struct stat st;
-
-	if (fstat(file.fd, &st))
-		return -1;
-	if (st.st_dev != file.device || st.st_ino != file.inode) {
+	if (!os_file_is_at(&file.of_fd, file.fd)) {
 		file.fd = -1;
 		errno = EBADF;
 		return -1;
@@ -174,7 +168,6 @@ static int attach(void)
 static int open_file(int rank)
 {
 	char path[4096], problems[256];
-	struct stat st;
 	int n;
 
 	base_options_load(NULL, problems, sizeof problems);
@@ -185,11 +178,7 @@ static int open_file(int rank)
 	if (n < 0 || (size_t)n >= sizeof path)
 		return -ENAMETOOLONG;
 	file.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (file.fd < 0 || fstat(file.fd, &st))
-		return -errno;
-	file.device = st.st_dev;
-	file.inode = st.st_ino;
-	return 0;
+	return file.fd < 0 ? -errno : os_file_of(file.fd, &file.of_fd);
 }
 
 void record_start(void)
