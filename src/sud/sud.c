@@ -310,6 +310,13 @@ static void handle_call(const siginfo_t *si, ucontext_t *uc)
 
 	if (!machine_get_call(si, uc, &c))
 		c.nr = -1;
+	if (c.nr == SYS_restart_syscall) {
+		/* a sleep that began before memory was closed goes on after SIGCONT; the kernel
+		 * forgets it when this handler returns */
+		machine_set_result(uc, -EINTR);
+		machine_undo_interruption(uc);
+		return;
+	}
 	e = entry_of(&c);
 	base_count(BASE_CTR_DISPATCHED, 1);
 	v = e->how == CALLS_COMPLETE ? UNKNOWN : check_call(&a, e, &c);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every thread is protected, however it was made, and leaves no record behind. */
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
 
@@ -276,6 +278,46 @@ static void body_sleepers(void *arg)
 UNIT_TEST(threads_that_sleep_are_not_woken)
 {
 	CHECK_EQ(unit_fork(body_sleepers, NULL), 0);
+}
+
+static int to_sleeper[2];
+
+static void *poll_long(void *arg)
+{
+	struct pollfd p = { .fd = to_sleeper[0], .events = POLLIN };
+
+	atomic_fetch_add(&ready, 1);
+	if (poll(&p, 1, -1) != 1)
+		atomic_fetch_add(&interrupted, 1);
+	return NULL;
+}
+
+/* Threads that sleep since before memory was closed, in a process that is stopped while it is. */
+SYSTEM_TEST(a_stop_wakes_no_thread_that_sleeps)
+{
+	pid_t parent = getpid(), child = fork();
+
+	if (!child) {
+		usleep(100000);
+		kill(parent, SIGSTOP);
+		usleep(50000);
+		kill(parent, SIGCONT);
+		_exit(0);
+	}
+	CHECK_EQ(pipe(to_sleeper), 0);
+	CHECK_EQ(pthread_create(&threads[0], NULL, sleep_long, NULL), 0);
+	CHECK_EQ(pthread_create(&threads[1], NULL, poll_long, NULL), 0);
+	while (atomic_load(&ready) < 2)
+		usleep(100);
+	usleep(20000);
+	wait_until_ready();
+	arm_new();
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+	usleep(20000);
+	CHECK_EQ(write(to_sleeper[1], "x", 1), 1);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	CHECK_EQ(atomic_load(&interrupted), 0);
 }
 
 static void *do_nothing(void *arg)

@@ -118,7 +118,6 @@ const struct calls_entry calls_table[] = {
 	[SYS_pidfd_send_signal] = PASS(IN_B(2, 128)),
 	NONE(rt_sigreturn), NONE(kill), NONE(tkill), NONE(tgkill), NONE(alarm),
 	NONE(timer_getoverrun), NONE(timer_delete), NONE(timerfd_create),
-	NONE(restart_syscall), /* fails: a handler has returned, ours */
 
 	/* files by name */
 	[NR_openat2] = PASS(STR(1), IN(2, 3)),
