@@ -191,7 +191,12 @@ static void *device(void *arg)
 	struct pollfd p = { .fd = in, .events = POLLIN };
 	struct desc d;
 
-	while (poll(&p, 1, -1) >= 0) {
+	for (;;) {
+		if (poll(&p, 1, -1) < 0) {
+			if (errno != EINTR) /* after SIGCONT, where the process is dispatched */
+				return NULL;
+			continue;
+		}
 		is_busy = 1; /* before the pipe is empty: see close() */
 		if (read(in, &d, sizeof d) != sizeof d)
 			return NULL;
