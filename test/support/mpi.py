@@ -105,7 +105,7 @@ class Mpi:
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]
         env = {**(forced if sluice else {}), **(env or {})}
         whole = {**self.env(), **env}
-        shown = {**self.own_env, **env}
+        shown = {**self.own_env, **(AT_ONCE if sluice else {}), **env}
         if self.bindir:
             shown['LD_LIBRARY_PATH'] = whole['LD_LIBRARY_PATH']
         # PRRTE gives up where a launcher that was killed, and had its pid, left its files
