@@ -312,6 +312,18 @@ def test_a_root_that_was_called_looks_again_after_the_time_out(get_mpi, with_slu
     assert re.search(r'\b[1-9] queues closed', notes[0]), notes
 
 
+@needs_early_returns
+@pytest.mark.alone
+def test_a_root_goes_on_after_it_has_closed_a_queue(get_mpi, with_sluice, tmp_path):
+    """The modelled device is a thread, whose system calls are dispatched: it needs what the root may hold."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    env = {**LONG, **engine_env('dsa_hang'), 'DSA_MODEL': 'rate=3', 'SLUICE_GUARD_KIND': 'mremap'}
+    _, total = check_one(get_mpi('mpich'), 'early_long.c', 2, 'root_goes_on_after_it_has_closed_a_queue',
+                         with_sluice, env, tmp_path / 'stats', timeout=30)
+    assert total['engine_retired'] > 0, total
+
+
 # at its first copy, so that it is the one that is looked at
 ROOT_HANGS = {'hang': {'engine_fault': 'hang=1'}}
 

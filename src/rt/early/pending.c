@@ -397,27 +397,32 @@ static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all
 
 /* ---- calls that need an operation complete ----------------------------------------------- */
 
-/* Works without the lock, as a rescue copies and sleeps. */
-uint64_t pending_rescue_all(void)
+/* Rescues the first `at_most`, without the lock: a rescue copies, and may wait for a device for
+ * seconds. Returns: as exec_rescue(), the least of all. */
+static uint64_t rescue(int at_most)
 {
 	struct pending *held[PENDING_MAX];
 	uint64_t again_ns = OS_FOR_EVER;
 	uint32_t count = 0;
 
 	pending_lock();
-	for (struct pending *p = first; p; p = p->next) {
+	for (struct pending *p = first; p && at_most--; p = p->next) {
 		if (!exec_is_in_channel(p->run))
 			continue;
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 		held[count++] = p;
 	}
 	pending_unlock();
+	sud_enter(); /* as in complete() */
 	while (count--) {
 		again_ns = base_min_u64(again_ns, exec_rescue(held[count]->run));
 		pending_unref(held[count]);
 	}
+	sud_exit();
 	return again_ns;
 }
+
+uint64_t pending_rescue_all(void) { return rescue(PENDING_MAX); }
 
 /* Retires at most `at_most` matching operations, except those that other threads use. Returns: true
  * when one was retired. */
@@ -426,11 +431,10 @@ static bool retire_all(pending_filter *is_match, const void *arg, int at_most)
 	struct pending *p, *next;
 	bool any = false;
 
+	rescue(at_most); /* a peer may wait for fragments of a hung channel */
 	pending_lock();
 	for (p = first; p && at_most--; p = next) {
 		next = p->next;
-		if (is_match(p, arg)) /* a peer may wait for fragments of a hung channel */
-			exec_rescue(p->run);
 		if (!is_match(p, arg) || !retire_locked(p))
 			continue;
 		any = true;

@@ -314,6 +314,28 @@ BEHAVIOUR(root_that_was_called_looks_again, 2)
 	free(buf);
 }
 
+/* The device is slower than the time-out: the root's next call gives its queue up, and waits until
+ * the device has ended what it holds. */
+BEHAVIOUR(root_goes_on_after_it_has_closed_a_queue, 2)
+{
+	size_t bytes = 4 << 20;
+	char *one = check_alloc(bytes), *two = check_alloc(bytes);
+
+	check_fill(one, bytes, rank ? 0 : 1);
+	check_fill(two, bytes, rank ? 0 : 2);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (!rank)
+		early_sleep_us(30000);
+	MPI_Bcast(one, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	early_sleep_us(rank ? 300000 : 70000); /* nobody calls the root meanwhile */
+	MPI_Bcast(two, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	check_same(one, bytes, 1, "first broadcast");
+	check_same(two, bytes, 2, "second broadcast");
+	MPI_Barrier(MPI_COMM_WORLD);
+	free(one);
+	free(two);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_SINGLE);
