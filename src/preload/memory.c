@@ -191,6 +191,32 @@ EXPORT void free(void *p)
 	next.free(p);
 }
 
+/*
+ * The allocator of a sanitizer stands before this one and unmaps blocks by raw system calls. A
+ * block with closed pages has to be open before: opened later, it would replace what has been
+ * mapped there meanwhile. Also called by realloc(), which copies the block afterwards.
+ */
+int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void *, size_t),
+					      void (*)(const volatile void *))
+	__attribute__((weak));
+int __sanitizer_get_ownership(const volatile void *) __attribute__((weak));
+
+static void at_sanitized_malloc(const volatile void *p, size_t bytes) {}
+
+static void at_sanitized_free(const volatile void *p)
+{
+	/* else the sanitizer is about to report the address */
+	if (region_may_be_in_block((uintptr_t)p) && __sanitizer_get_ownership(p))
+		region_return_exclusive((uintptr_t)p,
+					(uintptr_t)p + malloc_usable_size((void *)p));
+}
+
+__attribute__((constructor)) static void hook_sanitizer(void)
+{
+	if (__sanitizer_install_malloc_and_free_hooks)
+		__sanitizer_install_malloc_and_free_hooks(at_sanitized_malloc, at_sanitized_free);
+}
+
 static size_t block_with_region(void *p)
 {
 	size_t bytes = p && region_may_be_in_block((uintptr_t)p) ? block_bytes(p) : 0;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """MPI programs with a sanitized libsluice.so: our code is instrumented, the MPI library is not.
 
-The runtime of the sanitizer is preloaded before Sluice, so its allocator stands before our hooks: what
-depends on seeing free() is the other tests' business. TSan cannot live with UCX's memory hooks and its
-trial of process_vm_readv, which are switched off for it. Run alone: ./dev check sanitize -k tsan-threads
+The runtime of the sanitizer is preloaded before Sluice, so its allocator stands before our hooks and tells
+only what is freed: what depends on seeing more of it is the other tests' business. TSan cannot live with
+UCX's memory hooks and its trial of process_vm_readv, which are switched off for it. Run alone: ./dev check
+sanitize -k tsan-threads
 """
 import json
 import os
@@ -128,3 +129,16 @@ def test_sanitized(build, program, way, tmp_path):
     if program.startswith('early'):
         early = [json.loads(path.read_text())['early'] for path in tmp_path.glob('stats.*.json')]
         assert sum(early) > 0, early
+
+
+@pytest.mark.usefixtures('built')
+@pytest.mark.parametrize('build', LIBRARIES)
+def test_freed_meanwhile(build):
+    """The allocator of a sanitizer tells Sluice what is freed while its data still moves."""
+    mpi = mpis.need('mpich')
+    env = {**ENV[build], **WAYS['early'], 'SLUICE_DECIDE': 'table'}
+    if build == 'asan': # which else unmaps it much later
+        env['ASAN_OPTIONS'] += ':quarantine_size_mb=0:thread_local_quarantine_size_kb=0'
+    job = Runner({}).job(mpi, 'early_many.c', 2, False, env, ['freed_and_mapped_again'], 100, preload(build))
+    assert job.verdicts.get('freed_and_mapped_again') == ('ok', '') and job.result.status == 0, \
+        f'{job.why}\n{job.result.explain()}'

@@ -272,6 +272,32 @@ BEHAVIOUR(strided_types, 2)
 	free(plain);
 }
 
+/* Other memory lies at the address of a freed block while the block's data still moves. */
+BEHAVIOUR(freed_and_mapped_again, 2)
+{
+	size_t bytes = 1500000;
+
+	begin();
+	for (int i = 0; i < 6; i++) {
+		int root = i % size;
+		char *block = check_alloc(bytes), *other;
+
+		fill_if(rank == root, block, bytes, i);
+		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank != root)
+			early_sleep_us(30000);
+		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+		free(block);
+		other = early_map(bytes);
+		check_fill(other, bytes, 100 + i);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Bcast(area, 1, MPI_BYTE, root, MPI_COMM_WORLD); /* retires calls before */
+		check_same(other, bytes, 100 + i, "what was mapped after the block was freed");
+		munmap(other, bytes);
+	}
+}
+
 /* Nothing of a thousand collectives is ever looked at. */
 BEHAVIOUR(never_looked_at, 2)
 {
