@@ -142,3 +142,13 @@ def test_freed_meanwhile(build):
     job = Runner({}).job(mpi, 'early_many.c', 2, False, env, ['freed_and_mapped_again'], 100, preload(build))
     assert job.verdicts.get('freed_and_mapped_again') == ('ok', '') and job.result.status == 0, \
         f'{job.why}\n{job.result.explain()}'
+
+
+@pytest.mark.usefixtures('built')
+@pytest.mark.parametrize('build', ['tsan'])
+def test_memory_flushed(build):
+    """A thread of TSan's own, which may run no instrumented code, calls sched_yield() to empty its tables."""
+    mpi = mpis.need('mpich')
+    env = {**ENV[build], **WAYS['early'], 'TSAN_OPTIONS': ENV[build]['TSAN_OPTIONS'] + ':flush_memory_ms=300'}
+    job = Runner({}).job(mpi, 'early_many.c', 2, False, env, ['strided_types'], 100, preload(build))
+    assert job.verdicts.get('strided_types') == ('ok', '') and job.result.status == 0, job.result.explain()
