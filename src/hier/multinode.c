@@ -198,13 +198,6 @@ static int near_allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return rc;
 }
 
-static void progress(void *ctx)
-{
-	struct hier_comm *s = ctx;
-
-	comm_state_progress(s->cs);
-}
-
 /* Makes the group of this node's ranks. Returns: 0 or -errno; nodes may differ in the result. */
 static int connect_near(struct hier_comm *s)
 {
@@ -215,7 +208,7 @@ static int connect_near(struct hier_comm *s)
 		.size = hier_node_size(s->layout, node),
 		.allgather = near_allgather,
 		.allreduce_min = near_allreduce_min,
-		.progress = s->cs->has_progress_request ? progress : NULL,
+		.progress = comm_state_progress,
 		.thread_multiple = session_is_thread_multiple(),
 	};
 	int rc = ON_SCRATCH(host.Comm_split(s->wire, node, rank, &s->near));

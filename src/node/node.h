@@ -34,7 +34,8 @@ struct node_oob {
 	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
 	/* Lets the host MPI progress; waiting ranks call it again and again. NULL: nothing to do.
-	 * ctx must live as long as the communicator. Not used by node/. */
+	 * It may destroy communicators that the program has freed, and must not use ctx where the
+	 * communicator is gone. Not used by node/. */
 	void (*progress)(void *ctx);
 	/* MPI_THREAD_MULTIPLE: any thread may call progress(). Otherwise only a thread inside an
 	 * MPI call of the program may. */

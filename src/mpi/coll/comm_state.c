@@ -14,6 +14,8 @@ static struct {
 	bool is_started, is_stopped;
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
+	bool has_progress_request; /* as progress_request: set at the start and at the end */
+	MPI_Request progress_request; /* never completes; a test makes the host MPI progress */
 	struct comm_state *comms;
 	struct comm_state *freed; /* states that still hold objects of the host MPI */
 } session = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -22,7 +24,8 @@ const struct multinode_ops *multinode;
 
 static _Atomic bool has_keyvals; /* release by session_start(), acquire by comm_state_get() */
 
-static void end_pending(struct comm_state *cs);
+static void begin_progress(void);
+static void end_progress(void);
 static void cancel_connect(struct comm_state *cs);
 static void tidy(void);
 
@@ -61,7 +64,6 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 		rt_comm_destroy(cs->lanes);
 		if (cs->multinode)
 			multinode->destroy(cs->multinode);
-		end_pending(cs);
 		cancel_connect(cs);
 		cs->rt = cs->lanes = NULL;
 		cs->multinode = NULL;
@@ -71,6 +73,7 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	pthread_mutex_unlock(&session.lock);
 
 	tidy();
+	end_progress();
 	scratch_free();
 	rt_stop();
 	return 0;
@@ -114,7 +117,6 @@ static void tidy(void)
 		next = freed->next;
 		if (freed->multinode)
 			multinode->destroy(freed->multinode);
-		end_pending(freed);
 		free(freed);
 	}
 }
@@ -174,6 +176,7 @@ static int create_keyvals_locked(void)
 	    host.Comm_create_keyval(copy_none, delete_comm, &session.comm_keyval, NULL) ||
 	    host.Comm_set_attr(abi.comm_self, session.stop_keyval, &session))
 		return -EIO;
+	begin_progress();
 	atomic_store_explicit(&has_keyvals, true, memory_order_release);
 	return 0;
 }
@@ -349,40 +352,38 @@ bool session_is_thread_multiple(void)
  * A rank that waits in a collective must make the host MPI progress: a peer may reach the
  * collective only after this rank has received its message. In every host MPI, testing an
  * incomplete request progresses all messages (MPI_Iprobe does not: MPICH polls only where such a
- * message could arrive). No message completes a generalized request.
+ * message could arrive). No message completes a generalized request. It belongs to no communicator,
+ * as the test may free any: see delete_comm().
  */
 static int query_pending(void *extra, MPI_Status *status) { return 0; }
 static int free_pending(void *extra) { return 0; }
 static int cancel_pending(void *extra, int complete) { return 0; }
 
-void comm_state_progress(struct comm_state *cs)
+void comm_state_progress(void *unused)
 {
 	int flag;
 
+	if (!session.has_progress_request)
+		return;
 	bypass++;
-	host.Test(&cs->progress_request, &flag, abi.status_ignore);
+	host.Test(&session.progress_request, &flag, abi.status_ignore);
 	bypass--;
 }
 
-static void oob_progress(void *ctx)
+static void begin_progress(void)
 {
-	comm_state_progress(ctx);
+	session.has_progress_request = !host.Grequest_start(
+		query_pending, free_pending, cancel_pending, NULL, &session.progress_request);
 }
 
-static void begin_pending(struct comm_state *cs)
+static void end_progress(void)
 {
-	cs->has_progress_request = !host.Grequest_start(query_pending, free_pending, cancel_pending,
-							NULL, &cs->progress_request);
-}
-
-static void end_pending(struct comm_state *cs)
-{
-	if (!cs->has_progress_request)
+	if (!session.has_progress_request)
 		return;
-	cs->has_progress_request = false;
+	session.has_progress_request = false;
 	bypass++;
-	host.Grequest_complete(cs->progress_request);
-	host.Request_free(&cs->progress_request);
+	host.Grequest_complete(session.progress_request);
+	host.Request_free(&session.progress_request);
 	bypass--;
 }
 
@@ -408,7 +409,7 @@ struct node_oob comm_state_oob(struct comm_state *cs)
 		.size = cs->size,
 		.allgather = oob_allgather,
 		.allreduce_min = oob_allreduce_min,
-		.progress = cs->has_progress_request ? oob_progress : NULL,
+		.progress = comm_state_progress,
 		.thread_multiple = session.is_multiple,
 	};
 }
@@ -443,16 +444,12 @@ bool comm_state_connect(struct comm_state *cs)
 	begin_ns = os_now_ns();
 	bypass++;
 	if (multinode && multinode->spans(cs)) {
-		begin_pending(cs);
 		cs->multinode = multinode->create(cs);
 	} else if (are_all_with_us(cs)) {
-		begin_pending(cs);
 		oob = comm_state_oob(cs);
 		if (rt_comm_create(&oob, &cs->rt) || agree_on_neighbours(cs))
 			cs->rt = NULL;
 	}
-	if (!cs->rt && !cs->multinode)
-		end_pending(cs);
 	cs->is_decided = true;
 	bypass--;
 	if (cs->rt)

@@ -46,8 +46,6 @@ struct comm_state {
 	bool is_connect_due;   /* the next blocking collective connects */
 	bool is_freed;         /* the program has freed it; requests still hold the state */
 	int refs;              /* requests that hold the state; under the session's lock */
-	bool has_progress_request;
-	MPI_Request progress_request; /* never completes; a test makes the host MPI progress */
 	int64_t words[]; /* one a rank: memory for any agreement */
 };
 
@@ -76,8 +74,9 @@ int comm_state_agree(struct comm_state *cs, int64_t mine, int64_t *out);
 /* As comm_state_agree(), before the communicator is connected. Returns -ENOTSUP where members may
  * run without Sluice. */
 int comm_state_ask(struct comm_state *cs, int64_t mine, int64_t *out);
-/* Makes the host MPI progress all its messages. */
-void comm_state_progress(struct comm_state *cs);
+/* Makes the host MPI progress all its messages; it may free a communicator that the program has
+ * freed. */
+void comm_state_progress(void *unused);
 /* Holds the state for a request, which may be active when the program frees the communicator. */
 void comm_state_ref(struct comm_state *cs);
 void comm_state_unref(struct comm_state *cs);

@@ -99,6 +99,8 @@ void rt_requests_nap(struct rt_nap *nap)
 {
 	struct rt_comm *c = comm_to_nap_on(nap);
 	struct node_wait *w = wait_of(nap);
+	void (*progress)(void *ctx) = NULL;
+	void *ctx = NULL;
 
 	if (!c) { /* another thread has completed the last request, and will collect it */
 		sched_yield();
@@ -106,12 +108,14 @@ void rt_requests_nap(struct rt_nap *nap)
 	}
 	if (node_wait_is_long(w)) {
 		ask_others(node_wait_is_stuck(w));
-		if (c->progress)
-			c->progress(c->progress_ctx);
+		progress = c->progress;
+		ctx = c->progress_ctx;
 	}
 	if (wait_a_moment(c, w))
 		each(requests_check_peers);
 	requests_busy_put(c);
+	if (progress) /* may destroy any communicator, c too, which waits for requests_busy_put() */
+		progress(ctx);
 }
 
 void rt_requests_woke(struct rt_nap *nap)
