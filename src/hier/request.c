@@ -280,7 +280,6 @@ void *hier_next_done(int *out_result)
 	pthread_mutex_unlock(&done.lock);
 	if (!j)
 		return NULL;
-	rt_intercept_unref();
 	*out_result = j->err;
 	owner = j->owner;
 	free(j);

@@ -61,7 +61,8 @@ void rt_request_set_lane(struct rt_request *r, int lane);
 
 /* Advances every active request once. Returns: whether any advanced. */
 bool rt_requests_progress(void);
-/* Returns: the owner of a completed request, with its result (0 or -errno); NULL: none now. */
+/* Returns: the owner of a completed request, with its result (0 or -errno); NULL: none now.
+ * Owner: the caller has to call rt_intercept_unref() once other threads can see the result. */
 void *rt_request_next_done(int *out_result);
 
 /* Ends the active requests, before rt_comm_destroy(). A request that a peer never starts ends with

@@ -9,6 +9,7 @@
 #include "mailbox/mailbox.h"
 #include "ranks.h"
 #include "rt/collective.h"
+#include "rt/early.h"
 #include "rt/requests.h"
 #include "rt/rt.h"
 #include "unit.h"
@@ -104,6 +105,7 @@ static bool progress(void)
 		CHECK_EQ(result, 0);
 		CHECK(!j->is_over);
 		j->is_over = any = true;
+		rt_intercept_unref();
 	}
 	return any;
 }

@@ -4,6 +4,7 @@
 
 #include "ranks.h"
 #include "rt/collective.h"
+#include "rt/early.h"
 #include "rt/requests.h"
 #include "unit.h"
 
@@ -13,21 +14,31 @@ static struct {
 	struct rt_request *request;
 } freed;
 
+/* The program's calls are intercepted until the caller has told other threads of the result. */
+static void take_result(void)
+{
+	int result;
+
+	while (rt_request_next_done(&result) != &freed)
+		rt_requests_progress();
+	CHECK_EQ(result, 0);
+	CHECK(!rt_has_requests());
+	CHECK(rt_is_intercepting());
+	rt_intercept_unref();
+	CHECK(!rt_is_intercepting());
+	rt_request_destroy(freed.request);
+}
+
 /*
  * The host MPI frees a communicator in any of its calls, once its last message is through. Another
  * thread has got the last request of Sluice meanwhile.
  */
 static void free_within(void *ctx)
 {
-	int result;
-
 	if (freed.ranks->rank || !freed.comm)
 		return;
 	atomic_store(&freed.ranks->words[0], 1);
-	while (rt_request_next_done(&result) != &freed)
-		rt_requests_progress();
-	CHECK_EQ(result, 0);
-	rt_request_destroy(freed.request);
+	take_result();
 	rt_comm_destroy(freed.comm);
 	freed.comm = NULL;
 }
@@ -37,7 +48,6 @@ static void free_during_nap(struct ranks *r)
 	const struct coll_call barrier = { .kind = COLL_BARRIER, .root = -1, .name = "nap" };
 	struct node_oob oob = r->oob;
 	struct rt_nap nap = { 0 };
-	int result;
 
 	oob.progress = free_within;
 	CHECK_EQ(rt_comm_create(&oob, &freed.comm), 0);
@@ -49,9 +59,7 @@ static void free_during_nap(struct ranks *r)
 	while (!r->rank && freed.comm)
 		rt_requests_nap(&nap);
 	if (r->rank) {
-		while (rt_request_next_done(&result) != &freed)
-			rt_requests_progress();
-		rt_request_destroy(freed.request);
+		take_result();
 		rt_comm_destroy(freed.comm);
 	}
 	rt_requests_woke(&nap);

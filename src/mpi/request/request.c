@@ -178,14 +178,11 @@ static void discard(struct request *r)
 	request_put(r);
 }
 
-/* Until the program gets the error, calls on requests must be intercepted. */
-static void note_failed(int more)
+/* The program has got an error. Until then calls on requests must be intercepted. */
+static void note_fetched(void)
 {
-	if (more > 0)
-		rt_intercept_ref();
-	atomic_fetch_add_explicit(&request_failed_count, (uint32_t)more, memory_order_relaxed);
-	if (more < 0)
-		rt_intercept_unref();
+	atomic_fetch_sub_explicit(&request_failed_count, 1, memory_order_relaxed);
+	rt_intercept_unref();
 }
 
 static void note_end(struct request *r)
@@ -204,7 +201,7 @@ static void note_end(struct request *r)
 static void forget(struct request *r)
 {
 	if (r->error)
-		note_failed(-1);
+		note_fetched();
 	discard(r);
 }
 
@@ -219,12 +216,13 @@ static bool end_completing(struct request *r)
 	return is_discarded;
 }
 
-/* Ends a turn of the request with rt's result. The program's error handler comes last, as it may
- * leave the call by longjmp() or an exception. */
+/* Ends a turn of the request with rt's result. Calls on requests are intercepted for the caller:
+ * that reason ends here, or when the program gets the error. The program's error handler comes
+ * last, as it may leave the call by longjmp() or an exception. */
 static void finish(struct request *r, int err)
 {
 	MPI_Comm comm = r->op.args.comm;
-	bool is_discarded;
+	bool is_discarded, has_error;
 
 	if (trace_is_on())
 		note_end(r);
@@ -241,11 +239,14 @@ static void finish(struct request *r, int err)
 	err = coll_result(&r->op, err);
 	base_spin_lock(&table.lock);
 	is_discarded = change_locked(r, r->tag || err ? REQUEST_END : REQUEST_END_LAST);
-	r->error = is_discarded ? 0 : err;
+	has_error = !is_discarded && err;
+	r->error = has_error ? err : 0;
 	r->completing += !is_discarded;
+	if (has_error) /* whoever sees the end sees this */
+		atomic_fetch_add_explicit(&request_failed_count, 1, memory_order_relaxed);
 	base_spin_unlock(&table.lock);
-	if (!is_discarded && err)
-		note_failed(1);
+	if (!has_error)
+		rt_intercept_unref();
 	atomic_fetch_sub_explicit(&request_active_count, 1,
 				  memory_order_release); /* partner: see_ended() */
 	/* another thread may now get the error or free the request; this thread discards it */
@@ -337,7 +338,7 @@ int request_fetch_error(MPI_Request handle)
 	}
 	base_spin_unlock(&table.lock);
 	if (error)
-		note_failed(-1);
+		note_fetched();
 	if (is_discarded)
 		discard(r);
 	return error;
@@ -374,17 +375,18 @@ static void start(struct request *r, int err)
 	atomic_fetch_add_explicit(&request_active_count, 1, memory_order_relaxed);
 	if (r->op.cs->multinode) {
 		err = multinode->start(&r->op, err, r);
-		if (err)
-			finish(r, err);
-		return;
+		if (!err)
+			return;
+	} else {
+		if (!err)
+			err = rt_request_create(c, &r->op.call, r, &r->rt);
+		if (!err) {
+			rt_request_start(r->rt);
+			return;
+		}
+		rt_abandon(c, &r->op.call, err);
 	}
-	if (!err)
-		err = rt_request_create(c, &r->op.call, r, &r->rt);
-	if (!err) {
-		rt_request_start(r->rt);
-		return;
-	}
-	rt_abandon(c, &r->op.call, err);
+	rt_intercept_ref();
 	finish(r, err);
 }
 

@@ -104,14 +104,17 @@ static void time_end(struct rt_poll *p, const void *requests)
 
 /* ---- errors of Sluice's requests: rare ---------------------------------------------------- */
 
-/* Copies the handles before the host MPI completes some. Returns: NULL: none has failed, or there
- * is no memory (the error handler has reported the error in any case). */
+/* Copies the handles before the host MPI completes some. Returns: NULL: none has failed, and no
+ * other thread may make one fail, or there is no memory (the error handler has reported the error
+ * in any case). */
 static void *before(int count, const void *requests)
 {
 	void *copy;
 
-	if (!atomic_load_explicit(&request_failed_count, memory_order_relaxed) || count <= 0 ||
-	    !requests)
+	if (!(session_is_thread_multiple() && has_active()) &&
+	    !atomic_load_explicit(&request_failed_count, memory_order_relaxed))
+		return NULL;
+	if (count <= 0 || !requests)
 		return NULL;
 	copy = malloc((size_t)count * abi.handle_bytes);
 	if (copy)

@@ -75,7 +75,7 @@ void *rt_request_next_done(int *out_result)
 	r->state = REQUEST_INACTIVE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
 				  memory_order_release); /* partner: busy_remove */
-	intercept_count_down(&rt_requests);
+	atomic_fetch_sub_explicit(&rt_requests, 1, memory_order_release);
 	return r->owner;
 }
 
