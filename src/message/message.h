@@ -76,8 +76,8 @@ struct snapshot *message_send(const void *buf, uint64_t bytes, uint64_t used,
 			      enum message_copy copy);
 /* A blocking send has ended; s: NULL or its copy. Returns: rc. */
 int message_sent(struct snapshot *s, int rc);
-/* The program makes an error handler, which may leave any call by longjmp(): withdraws all copies,
- * and offers none any more. */
+/* The program makes an error handler, which may leave any call by longjmp(), or begins to have
+ * several threads in MPI: withdraws all copies, and offers none any more. */
 void message_copy_no_more(void);
 
 /*

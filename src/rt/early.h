@@ -50,6 +50,13 @@ static inline void rt_sync_unref(void)
 	atomic_fetch_sub_explicit(&rt_sync_refs, 1, memory_order_relaxed);
 	rt_intercept_unref();
 }
+/* Several threads may be in MPI although the communicators were made without
+ * MPI_THREAD_MULTIPLE. */
+extern _Atomic bool rt_expects_threads;
+static inline void rt_expect_threads(void)
+{
+	atomic_store_explicit(&rt_expects_threads, true, memory_order_relaxed);
+}
 /* Number of pending operations: the call has returned, and the operation is not retired. */
 extern _Atomic uint32_t rt_pending;
 static inline bool rt_has_pending(void)

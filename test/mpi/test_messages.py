@@ -111,3 +111,18 @@ def test_no_copy_outlives_its_send_among_sends_with_one_handle(get_mpi, tmp_path
 def test_no_copy_outlives_a_call_that_an_error_handler_leaves(get_mpi, runner, name, with_sluice):
     runner.check(get_mpi(name), 'messages.c', 2, 'calls_that_an_error_handler_leaves', sluice=with_sluice,
                  env={**EARNS, 'coll:BCAST': 'off'})
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_no_copies_of_sends_by_threads_of_a_session(get_mpi, tmp_path, name):
+    """The pages of the messages are copied, and the kernel reads the bytes at their ends. Only the latter
+    could come from copies, which several threads would confuse."""
+    mpi = get_mpi(name)
+    result = mpi.launch(2, mpi.build('messages_sessions.c'), 'threads_of_a_session_send_at_once',
+                        env={**EARNS, 'SLUICE_STATS': str(tmp_path / 'stats')})
+    assert result.status == 0, result.explain()
+    if 'skip' in result.out:
+        pytest.skip(f'{name}: the session does not provide MPI_THREAD_MULTIPLE')
+    counters = json.loads((tmp_path / 'stats.0.json').read_text())
+    assert counters['messages'] > 0
+    assert counters['bytes_messages'] % 4096 == 0

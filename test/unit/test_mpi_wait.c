@@ -17,7 +17,7 @@ _Atomic uint64_t rt_timed_handles;
 
 static bool is_active, is_multiple;
 
-bool session_is_thread_multiple(void) { return is_multiple; }
+bool session_may_have_threads(void) { return is_multiple; }
 bool request_is_active(MPI_Request r) { return is_active && (uintptr_t)r == OURS; }
 void request_trace_poll(int count, const void *requests, bool is_begin) {}
 bool request_progress(void) { return false; }

@@ -346,6 +346,12 @@ bool session_is_thread_multiple(void)
 	return session.is_multiple;
 }
 
+bool session_may_have_threads(void)
+{
+	return session.is_multiple ||
+	       atomic_load_explicit(&rt_expects_threads, memory_order_relaxed);
+}
+
 /* ---- progress of the host MPI ------------------------------------------------------------- */
 
 /*

@@ -52,6 +52,7 @@ struct comm_state {
 /* Starts the runtime if MPI is initialised; MPI_Finalize will stop it. Idempotent. */
 void session_start(void);
 bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
+bool session_may_have_threads(void);   /* or an MPI session may provide it */
 
 /* Finds the state of a communicator. Local. Returns: 0, with *out NULL where the runtime is not on,
  * or an MPI error code that the host MPI has already reported. */

@@ -94,6 +94,14 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 	return host.Win_attach(win, base, size);
 }
 
+/* A session may provide MPI_THREAD_MULTIPLE where MPI_Query_thread says less (Open MPI). */
+static int wrap_Session_init(MPI_Info info, MPI_Errhandler errhandler, void *session)
+{
+	message_copy_no_more();
+	rt_expect_threads();
+	return host.Session_init(info, errhandler, session);
+}
+
 /* The program's handler may leave any call by longjmp(), also one that has to withdraw copies. */
 static int wrap_Comm_create_errhandler(MPI_Comm_errhandler_function *fn, void *errhandler)
 {
@@ -122,6 +130,7 @@ int front_lacking(void)
 #define pend_Win_create             wrap_Win_create
 #define pend_Win_create_c           wrap_Win_create_c
 #define pend_Win_attach             wrap_Win_attach
+#define pend_Session_init           wrap_Session_init
 #define pend_Comm_create_errhandler wrap_Comm_create_errhandler
 
 /* Collectives enter through the gates of their ABI while nothing is pending. */

@@ -111,7 +111,7 @@ static void *before(int count, const void *requests)
 {
 	void *copy;
 
-	if (!(session_is_thread_multiple() && has_active()) &&
+	if (!(session_may_have_threads() && has_active()) &&
 	    !atomic_load_explicit(&request_failed_count, memory_order_relaxed))
 		return NULL;
 	if (count <= 0 || !requests)

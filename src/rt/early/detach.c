@@ -134,7 +134,8 @@ static void move_descs(struct pending *p, const struct detach *d)
  */
 static bool needs_all_partners(const struct rt_comm *c)
 {
-	return c->thread_multiple || !base_opt.fault_progress;
+	return c->thread_multiple || !base_opt.fault_progress ||
+	       atomic_load_explicit(&rt_expects_threads, memory_order_relaxed);
 }
 
 /*

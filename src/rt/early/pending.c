@@ -21,6 +21,7 @@
 #include "rt/private.h"
 
 _Atomic uint32_t rt_intercept_refs, rt_sync_refs, rt_pending;
+_Atomic bool rt_expects_threads;
 
 static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
