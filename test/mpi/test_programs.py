@@ -6,6 +6,7 @@ import os
 import pytest
 
 from support.build import compile_once
+from support.mpi import EARLY
 from support.paths import LIBRARY, PROGRAMS, SLUICE, SOURCES
 
 ONE_BYTE = {'SLUICE_COLL_THRESHOLD': '1'}
@@ -131,6 +132,12 @@ def test_sessions(name, get_mpi, with_sluice):
         if SECOND_SESSION_FAILS not in done.err:
             break
     passed(done, 'sessions')
+
+
+@pytest.mark.parametrize('name', MAIN)
+def test_collectives_inside_finalize(name, get_mpi, with_sluice):
+    mpi = get_mpi(name)
+    passed(mpi.launch(2, mpi.build('finalize.c'), sluice=with_sluice, env=EARLY, timeout=20), 'finalize')
 
 
 @pytest.mark.parametrize('name', MAIN)

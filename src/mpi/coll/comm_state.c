@@ -10,15 +10,17 @@
 #include "mpi/coll/comm_state.h"
 
 static struct {
-	pthread_mutex_t lock; /* protects all other fields */
+	/* Protects all other fields but has_progress_request. Recursive: delete_stop() makes the
+	 * host MPI progress, which may call delete_comm(). */
+	pthread_mutex_t lock;
 	bool is_started, is_stopped;
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
-	bool has_progress_request; /* as progress_request: set at the start and at the end */
+	bool has_progress_request; /* set at the start and at the end */
 	MPI_Request progress_request; /* never completes; a test makes the host MPI progress */
 	struct comm_state *comms;
 	struct comm_state *freed; /* states that still hold objects of the host MPI */
-} session = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} session = { .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP };
 
 const struct multinode_ops *multinode;
 
