@@ -105,10 +105,14 @@ static void *map_anonymous(uint64_t bytes)
 
 char *region_map_arena(int fd, uint64_t bytes)
 {
-	char *raw = region_os.mmap(NULL, bytes + REGION_UNIT, PROT_NONE,
-				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char *base;
+	char *raw, *base;
 
+	if (rules_locks_future_memory()) { /* it would be populated */
+		errno = EPERM;
+		return NULL;
+	}
+	raw = region_os.mmap(NULL, bytes + REGION_UNIT, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (raw == MAP_FAILED)
 		return NULL;
 	base = (char *)base_round_up((uintptr_t)raw, REGION_UNIT);

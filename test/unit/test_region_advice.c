@@ -397,3 +397,17 @@ REGION_TEST(no_arena_where_all_future_memory_is_locked)
 	CHECK_HAS(region_init_error(), "mlockall");
 	munlockall();
 }
+
+REGION_TEST(no_arena_is_mapped_once_all_future_memory_is_locked)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = region_map_arena(region_arena_fd(), 2 * REGION_UNIT);
+	CHECK(p && !munmap(p, 2 * REGION_UNIT));
+	if (mlockall(MCL_FUTURE))
+		unit_skip("may not lock memory");
+	CHECK(!region_map_arena(region_arena_fd(), 2 * REGION_UNIT));
+	CHECK_EQ(errno, EPERM);
+	munlockall();
+}
