@@ -11,6 +11,8 @@ static struct {
 	long (*syscall)(long, ...);
 } next;
 
+#define GUARD_INSTALL 102
+
 /* Does this advice change contents or mappings? */
 static int advice_ends_adoption(int advice)
 {
@@ -48,12 +50,12 @@ __attribute__((noinline)) static void end_adoption(void *addr, size_t bytes, int
 
 	if (start % OS_PAGE || end <= start)
 		return;
-	if (advice_discards(advice)) {
-		/* reads as zero from now on, which MADV_FREE allows */
-		if (has_region)
-			region_discard(start, end);
+	/* reads as zero from now on, which MADV_FREE allows */
+	if (has_region && (advice_discards(advice) ||
+			   (advice == GUARD_INSTALL && !NEXT(madvise)(NULL, 0, advice))))
+		region_discard(start, end);
+	if (advice_discards(advice))
 		return;
-	}
 	/* DONTFORK, MERGEABLE, HWPOISON ...: lasting advice about private memory */
 	if (advice == MADV_WIPEONFORK && has_region)
 		region_return_exclusive(start, end); /* the kernel wipes anonymous memory only */

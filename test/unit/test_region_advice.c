@@ -22,6 +22,7 @@ ssize_t process_madvise(int process, const struct iovec *of, size_t n, int advic
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
+enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 }; /* Linux 6.13 */
 enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 
 /* ---- madvise ----------------------------------------------------------------------------- */
@@ -85,6 +86,33 @@ REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
 	check_middle(p, 2 * MIB, 4 * MIB);
 	CHECK_EQ(madvise(p, 4 * MIB, MADV_FREE), 0);
 	memset(p, 1, 4 * MIB);
+}
+
+REGION_TEST(memory_reads_zero_after_a_guard_in_it)
+{
+	static const size_t ends[][2] = { { 0, 4 * MIB },
+					  { MIB, 3 * MIB },
+					  { 0, 2 * MIB },
+					  { MIB + 5 * PAGE, 2 * MIB },
+					  { 3 * MIB - PAGE, 4 * MIB } };
+
+	region_begin(NULL, NULL);
+	region_set_read_by_peers();
+	if (!is_known(GUARD_INSTALL))
+		unit_skip("the kernel has no guard regions");
+	for (size_t i = 0; i < BASE_ARRAY_LEN(ends); i++) {
+		size_t from = ends[i][0], bytes = ends[i][1] - from;
+		char *p = middle_adopted(NULL);
+
+		CHECK_EQ(madvise(p + from, bytes, GUARD_INSTALL), 0);
+		check_middle(p, 0, from);
+		check_middle(p, from + bytes, 4 * MIB);
+		CHECK_EQ(madvise(p + from, bytes, GUARD_REMOVE), 0);
+		CHECK_ZERO(p + from, bytes);
+		check_middle(p, 0, from);
+		check_middle(p, from + bytes, 4 * MIB);
+		munmap(p, 4 * MIB);
+	}
 }
 
 REGION_TEST(process_madvise_of_oneself_empties_exactly_its_ranges)
