@@ -367,7 +367,7 @@ static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, vo
 	struct unmapping l;
 	void *p;
 
-	if (bytes && new_end <= end && !(flags & MREMAP_FIXED))
+	if (bytes && new_end <= end && !(flags & ~MREMAP_MAYMOVE))
 		return new_end < end && munmap((void *)new_end, end - new_end) ? MAP_FAILED : addr;
 	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes ||
 	    !region_is_private_memory(start, end)) {

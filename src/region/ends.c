@@ -123,11 +123,9 @@ still_shared:
 	return ret;
 }
 
-/* No other thread accesses the contents. */
-int ends_make_anonymous(uint32_t at)
+static int make_anonymous(struct region *r, uintptr_t start, uintptr_t end)
 {
-	struct region *r = &region_table.head->at[at];
-	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct mapping_walk w = { .r = r, .at = start, .end = end };
 	struct mapping p;
 
 	while (mapping_next(&w, &p)) {
@@ -142,8 +140,18 @@ int ends_make_anonymous(uint32_t at)
 	}
 	if (w.missed)
 		note_missed(r);
-	table_remove(at);
 	return 0;
+}
+
+/* No other thread accesses the contents. */
+int ends_make_anonymous(uint32_t at)
+{
+	struct region *r = &region_table.head->at[at];
+	int ret = make_anonymous(r, r->start, r->end);
+
+	if (!ret)
+		table_remove(at);
+	return ret;
 }
 
 /* Maps fresh memory in place of r's pages in [start, end). */
@@ -233,11 +241,15 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 
 	if (is_busy(r) || pins_doom_locked(r))
 		return;
+	start = base_max_u64(start, r->start);
+	end = base_min_u64(end, r->end);
 	/* the caller has the range to itself, not the rest of the region */
-	if ((r->start < start || r->end > end) && !table_is_unread())
-		ends_make_private(r);
-	else
+	if ((r->start < start || r->end > end) && !table_is_unread()) {
+		if (!ends_make_private(r) && !make_anonymous(r, start, end))
+			ends_unmapped(at, start, end);
+	} else {
 		ends_make_anonymous(at);
+	}
 }
 
 static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)

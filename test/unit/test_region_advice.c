@@ -259,6 +259,29 @@ REGION_TEST(advice_for_private_memory_ends_adoption_there)
 	}
 }
 
+REGION_TEST(a_part_of_a_region_is_wiped_in_children)
+{
+	pid_t child;
+	int status;
+	char *p;
+
+	region_begin(NULL, NULL);
+	region_set_read_by_peers();
+	p = middle_adopted(NULL);
+	CHECK_EQ(madvise(p + 2 * MIB, MIB / 2, MADV_WIPEONFORK), 0);
+	check_middle(p, 0, 4 * MIB);
+	child = fork();
+	if (!child) {
+		CHECK_ZERO(p + 2 * MIB, MIB / 2);
+		check_middle(p, 0, 2 * MIB);
+		check_middle(p, 5 * MIB / 2, 4 * MIB);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	check_middle(p, 0, 4 * MIB);
+}
+
 /* ---- protection -------------------------------------------------------------------------- */
 
 static sigjmp_buf faulted;

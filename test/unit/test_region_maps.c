@@ -233,6 +233,31 @@ REGION_TEST(mremap_shrinks)
 	check_middle(p, 0, 2 * MIB);
 }
 
+REGION_TEST(mremap_that_unmaps_nothing_leaves_zeros)
+{
+	static const size_t ends[][2] = { { 0, 4 * MIB }, { MIB, 3 * MIB }, { 0, 2 * MIB },
+					  { 2 * MIB, 4 * MIB } };
+
+	region_begin(NULL, NULL);
+	region_set_read_by_peers();
+	for (size_t i = 0; i < BASE_ARRAY_LEN(ends); i++) {
+		size_t from = ends[i][0], bytes = ends[i][1] - from;
+		char *p = middle_adopted(NULL), *q, *all = pages_get(4 * MIB);
+
+		memcpy(all, p, 4 * MIB);
+		q = mremap(p + from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		if (q == MAP_FAILED)
+			unit_skip("the kernel has no MREMAP_DONTUNMAP");
+		CHECK(q != p + from && !memcmp(q, all + from, bytes));
+		CHECK_ZERO(p + from, bytes);
+		check_middle(p, 0, from);
+		check_middle(p, from + bytes, 4 * MIB);
+		munmap(p, 4 * MIB);
+		munmap(q, bytes);
+		munmap(all, 4 * MIB);
+	}
+}
+
 REGION_TEST(mremap_onto_a_region_replaces_it)
 {
 	char *p, *q = pages_get_aligned(4 * MIB, 2 * MIB);
