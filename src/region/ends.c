@@ -183,10 +183,21 @@ void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 		table_remove(at);
 		return;
 	}
-	/* The table keeps one of two remaining parts. The other is private, and its pages in the
-	 * extent stay holes: it behaves like anonymous memory. In a pinned region it is shared
-	 * until this process forks. */
+	/* The table keeps both remaining parts of a private region, whose pages in the extent may
+	 * hold its former contents; of a pinned region it keeps one, and the other is shared until
+	 * this process forks. */
 	if (below && above) {
+		if (r->state == REGION_RETURNED && region_table.head->n < TABLE_MAX) {
+			struct region upper = *r;
+
+			r->is_split = upper.is_split = true;
+			upper.id = 0;
+			upper.offset += end - r->start;
+			upper.start = upper.first = end;
+			r->end = r->last = r->whole_end = r->whole_last = start;
+			table_insert(&upper);
+			return;
+		}
 		r->retired = true;
 		region_table.lost |= r->state == REGION_ACTIVE;
 	}

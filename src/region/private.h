@@ -130,6 +130,7 @@ struct region {
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* an operation failed: check its mapping at each use */
 	bool has_gpu_pin; /* registered.c holds a pin */
+	bool is_split; /* another entry may have the same extent */
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */

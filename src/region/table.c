@@ -91,6 +91,16 @@ void table_insert(const struct region *r)
 	table_publish_bounds();
 }
 
+static bool is_last_of_extent(const struct region *r)
+{
+	const struct region_head *head = region_table.head;
+
+	for (uint32_t i = 0; r->is_split && i < head->n; i++)
+		if (&head->at[i] != r && head->at[i].extent.offset == r->extent.offset)
+			return false;
+	return true;
+}
+
 void table_remove(uint32_t at)
 {
 	struct region *r = &region_table.head->at[at];
@@ -100,7 +110,8 @@ void table_remove(uint32_t at)
 				    pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
-	if (!r->retired && !pins_of(r)) /* otherwise peers may still write to the extent */
+	/* otherwise peers may still write to the extent */
+	if (!r->retired && !pins_of(r) && is_last_of_extent(r))
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
 	pins_close_locked(r->id);
 	region_table.head->n--;

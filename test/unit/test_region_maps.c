@@ -429,8 +429,8 @@ REGION_TEST(a_file_mapped_unseen_is_left_alone)
 	close(fd);
 }
 
-/* The table keeps one part of a region that is cut in the middle. The other part stays private
- * memory, also when the C library discards it without a hook and the arena is reused. */
+/* The parts of a region that is cut in the middle stay private memory, also when the C library
+ * discards one without a hook and the arena is reused. */
 REGION_TEST(a_forgotten_rest_never_shows_others_data)
 {
 	char *p;
@@ -444,6 +444,28 @@ REGION_TEST(a_forgotten_rest_never_shows_others_data)
 	check_middle(p, 2 * MIB + MIB / 2, 4 * MIB);
 	syscall(SYS_madvise, p + 2 * MIB + MIB / 2, MIB / 2, MADV_DONTNEED);
 	CHECK_ZERO(p + 2 * MIB + MIB / 2, MIB / 2);
+}
+
+REGION_TEST(both_rests_are_emptied_and_leave_nothing)
+{
+	uint64_t before;
+
+	region_begin("SLUICE_TEST=region_pool=0", NULL);
+	region_set_read_by_peers();
+	before = arena_file_bytes();
+	for (size_t at = MIB; at < 4 * MIB; at += MIB) {
+		char *p = middle_adopted(NULL);
+
+		CHECK_EQ(munmap(p + at, MIB / 2), 0);
+		check_middle(p, 0, at);
+		CHECK_EQ(madvise(p, at, MADV_DONTNEED), 0);
+		CHECK_ZERO(p, at);
+		check_middle(p, at + MIB / 2, 4 * MIB);
+		CHECK_EQ(madvise(p + at + MIB / 2, 7 * MIB / 2 - at, MADV_DONTNEED), 0);
+		CHECK_ZERO(p + at + MIB / 2, 7 * MIB / 2 - at);
+		munmap(p, 4 * MIB);
+		CHECK_EQ(arena_file_bytes(), before);
+	}
 }
 
 REGION_TEST(a_remembered_rest_can_be_made_anonymous)
