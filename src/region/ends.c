@@ -123,7 +123,7 @@ still_shared:
 	return ret;
 }
 
-static int make_anonymous(struct region *r, uintptr_t start, uintptr_t end)
+__attribute__((cold)) static int make_anonymous(struct region *r, uintptr_t start, uintptr_t end)
 {
 	struct mapping_walk w = { .r = r, .at = start, .end = end };
 	struct mapping p;
@@ -155,7 +155,7 @@ int ends_make_anonymous(uint32_t at)
 }
 
 /* Maps fresh memory in place of r's pages in [start, end). */
-static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
+__attribute__((cold)) static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 {
 	struct mapping_walk w = { .r = r, .at = start, .end = end };
 	struct mapping p;
@@ -173,7 +173,7 @@ static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
+__attribute__((cold)) void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.head->at[at];
 	uint64_t below = start > r->start ? start - r->start : 0;

@@ -29,7 +29,7 @@ static void exclude_remove(int i, int n)
 }
 
 /* Frees an entry: merges the two ranges that are closest to each other. */
-static void exclude_merge(void)
+__attribute__((cold)) static void exclude_merge(void)
 {
 	int best = 0;
 
@@ -41,7 +41,7 @@ static void exclude_merge(void)
 	exclude_remove(best + 1, 1);
 }
 
-static void exclude_locked(uintptr_t start, uintptr_t end)
+__attribute__((cold)) static void exclude_locked(uintptr_t start, uintptr_t end)
 {
 	int i = 0, n = 0;
 
@@ -66,7 +66,7 @@ static void exclude_locked(uintptr_t start, uintptr_t end)
 	atomic_store_explicit(&region_has_excluded, true, memory_order_relaxed);
 }
 
-void rules_forget_locked(uintptr_t start, uintptr_t end)
+__attribute__((cold)) void rules_forget_locked(uintptr_t start, uintptr_t end)
 {
 	for (int i = excluded.n; i-- > 0;) {
 		struct range *s = &excluded.at[i];
