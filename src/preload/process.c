@@ -16,6 +16,12 @@
 #include "message/message.h"
 #include "os/os.h"
 #include "preload/next.h"
+#include "region/region.h"
+
+#ifndef SYS_mseal /* Linux 6.10 */
+#define SYS_mseal 462
+#endif
+int mseal(void *addr, size_t bytes, unsigned long flags);
 
 static struct {
 	int (*system)(const char *);
@@ -116,6 +122,13 @@ __attribute__((noinline)) static long mask_by_number(int how, const uint64_t *se
 	return ret;
 }
 
+/* A sealed mapping cannot be replaced: a region in it could not end when the process forks. */
+EXPORT int mseal(void *addr, size_t bytes, unsigned long flags)
+{
+	region_exclude((uintptr_t)addr, base_round_up((uintptr_t)addr + bytes, OS_PAGE));
+	return (int)NEXT(syscall)(SYS_mseal, (long)addr, (long)bytes, (long)flags, 0, 0, 0);
+}
+
 EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	uint64_t *set = (uint64_t *)b, *old = (uint64_t *)c;
@@ -134,6 +147,8 @@ EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f
 	if (base_unlikely(nr == SYS_process_madvise))
 		return process_madvise((int)a, (const struct iovec *)b, (size_t)c, (int)d,
 				       (unsigned)e);
+	if (base_unlikely(nr == SYS_mseal))
+		return mseal((void *)a, (size_t)b, (unsigned long)c);
 	return NEXT(syscall)(nr, a, b, c, d, e, f);
 }
 

@@ -5,6 +5,7 @@
 
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +98,23 @@ BEHAVIOUR(fork_childs_writes_stay_in_the_child, 2)
 	close(done[0]);
 	close(done[1]);
 	free(buf);
+}
+
+BEHAVIOUR(sealed_memory_is_not_shared_with_children, 2)
+{
+	size_t bytes = 4 << 20;
+	char *buf = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t child;
+
+	use_until_adopted(buf, bytes, 1);
+	(void)syscall(462 /* mseal, Linux 6.10 */, buf, bytes, 0);
+	child = fork();
+	if (!child) {
+		memset(buf, 7, bytes);
+		_exit(0);
+	}
+	EXPECT(status_of(child) == 0);
+	check_same(buf, bytes, 1 + (uint64_t)rank, "what a child has overwritten");
 }
 
 /* A child that lives on while its parent goes on with broadcasts, forks again, and frees. */
