@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 8u
+#define NODE_VERSION 9u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */

@@ -419,3 +419,25 @@ void region_unmap_end(uint32_t ticket, uintptr_t start, uintptr_t end, bool done
 	}
 	region_unlock();
 }
+
+/* Was it unmapped with its object? No program moves static data. */
+static bool is_closed(const struct region *r)
+{
+	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct mapping p;
+
+	return r->is_static && !pins_of(r) && !r->ticket && !mapping_next(&w, &p);
+}
+
+__attribute__((cold)) void region_suspect_all(void)
+{
+	if (region_is_locked_here())
+		return;
+	region_lock();
+	for (uint32_t i = region_table.head->n; i-- > 0;) {
+		region_table.head->at[i].suspect = true;
+		if (is_closed(&region_table.head->at[i]))
+			table_remove(i);
+	}
+	region_unlock();
+}

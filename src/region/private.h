@@ -126,7 +126,8 @@ struct region {
 	struct region_extent extent;
 	uint32_t id; /* the slot of its pins; 0: it has none */
 	uint32_t ticket; /* of region_unmap_begin(); 0: no call is about to unmap it */
-	enum region_state state;
+	uint8_t state; /* enum region_state */
+	bool is_static; /* data of a loaded object */
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* an operation failed: check its mapping at each use */
 	bool has_gpu_pin; /* registered.c holds a pin */

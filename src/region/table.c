@@ -192,16 +192,6 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	return r;
 }
 
-void region_suspect_all(void)
-{
-	if (region_is_locked_here())
-		return;
-	region_lock();
-	for (uint32_t i = 0; i < region_table.head->n; i++)
-		region_table.head->at[i].suspect = true;
-	region_unlock();
-}
-
 /* ---- making regions ---------------------------------------------------------------------- */
 
 /* Does [start, end) overlap a pinned region, or partly a region that was used recently? Adopting it
@@ -240,6 +230,7 @@ static int fill_locked(struct region *r)
 	bool doomed;
 	int ret;
 
+	r->inode = arena_inode_locked();
 	region_table.overlaps = 0;
 	table_each_overlap(r->start, r->end, visit_count);
 	if (region_table.overlaps) {
@@ -428,7 +419,7 @@ static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
 		goto refused;
 	extend(&r, start, bytes);
 	r.offset = r.extent.offset + start % REGION_UNIT;
-	r.inode = arena_inode_locked();
+	r.is_static = known.is_static;
 	r.id = pins_open_locked();
 	ret = fill_locked(&r);
 	if (ret) {
