@@ -101,6 +101,34 @@ static int kind_arm(struct guard_range *r)
 }
 
 /*
+ * The program may have unmapped memory by a raw system call, which the kernel does not report, and
+ * mapped other memory there. Tables that came back would replace that.
+ */
+static bool is_in_place(const struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	uintptr_t shadow = r->shadow + (start - r->start);
+	struct os_vma here, tables;
+	int ret = os_vma_query_is_cheap() ? os_vma_query((void *)start, &here) : -ENOTTY;
+
+	if (ret || os_vma_query((void *)shadow, &tables))
+		return ret != -ENOENT;
+	return here.end >= end && here.inode == tables.inode &&
+	       here.offset - here.start + start == tables.offset - tables.start + shadow;
+}
+
+/* Opens what has remained of [start, end), without its tables: accesses fault pages in. */
+static void open_remains(uintptr_t start, uintptr_t end)
+{
+	struct os_vma v;
+
+	for (uintptr_t at = start; at < end && !os_vma_query_next((void *)at, &v); at = v.end)
+		if (v.start < end)
+			range_call(UFFDIO_UNREGISTER, base_max_u64(at, v.start),
+				   base_min_u64(end, v.end));
+	range_call(UFFDIO_WAKE, start, end);
+}
+
+/*
  * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. So
  * when a thread of ours releases a large range that is complete, it opens the empty mapping instead
  * and populates its tables itself.
@@ -108,8 +136,13 @@ static int kind_arm(struct guard_range *r)
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
 	bool fill = end - start >= FILL_MIN && role == NOT_OURS && sud_is_own_thread();
-	int ret = fill ? -EBUSY : shadow_move_back(r, start, end);
+	int ret;
 
+	if (!is_in_place(r, start, end)) {
+		open_remains(start, end);
+		return 0;
+	}
+	ret = fill ? -EBUSY : shadow_move_back(r, start, end);
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
 	else /* the tables may bring the registration back, which would forbid huge mappings */

@@ -2,6 +2,9 @@
 /* Several collectives at once: beside each other, over each other, on many communicators. */
 #include "early.h"
 
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+
 enum { SLICE = 61000, MANY = 200, COMMS = 5 };
 
 static char *area; /* MANY slices, or whatever a behaviour makes of it */
@@ -294,6 +297,40 @@ BEHAVIOUR(freed_and_mapped_again, 2)
 		MPI_Barrier(MPI_COMM_WORLD);
 		MPI_Bcast(area, 1, MPI_BYTE, root, MPI_COMM_WORLD); /* retires calls before */
 		check_same(other, bytes, 100 + i, "what was mapped after the block was freed");
+		munmap(other, bytes);
+	}
+}
+
+/* Memory that a raw system call has unmapped, where nothing but the kernel sees it. */
+BEHAVIOUR(unmapped_unnoticed_and_mapped_again, 2)
+{
+	size_t bytes = 1500000 / PAGE * PAGE;
+	int major = 0, minor = 0;
+	struct utsname kernel;
+
+	uname(&kernel);
+	sscanf(kernel.release, "%d.%d", &major, &minor);
+	if (major * 100 + minor < 611) {
+		check_skip("before Linux 6.11 nothing tells what is mapped");
+		return;
+	}
+	begin();
+	for (int i = 0; i < 6; i++) {
+		char *block = early_map(bytes), *other;
+		int root = i % size;
+
+		fill_if(rank == root, block, bytes, i);
+		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank != root)
+			early_sleep_us(30000);
+		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+		syscall(SYS_munmap, block, bytes);
+		other = early_map(bytes);
+		check_fill(other, bytes, 100 + i);
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Bcast(area, 1, MPI_BYTE, root, MPI_COMM_WORLD);
+		check_same(other, bytes, 100 + i, "what was mapped afterwards");
 		munmap(other, bytes);
 	}
 }
