@@ -117,7 +117,7 @@ static bool is_in_place(const struct guard_range *r, uintptr_t start, uintptr_t 
 }
 
 /* Opens what has remained of [start, end), without its tables: accesses fault pages in. */
-static void open_remains(uintptr_t start, uintptr_t end)
+__attribute__((cold)) static void open_remains(uintptr_t start, uintptr_t end)
 {
 	struct os_vma v;
 

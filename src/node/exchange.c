@@ -177,8 +177,8 @@ static void recheck_peers(const struct node_hello *all, int rank, int size,
 	}
 }
 
-int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size,
-		 struct node_peer **peers)
+__attribute__((cold)) int exchange_run(struct exchange *x, const struct node_hello *all, int rank,
+				       int size, struct node_peer **peers)
 {
 	uint64_t give_up = os_now_ns() + EXCHANGE_TIMEOUT_NS;
 	int missing = 0, to_send = 0, next = 0, ret;
