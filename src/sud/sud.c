@@ -231,8 +231,29 @@ static enum verdict change_mask(struct access *a, const struct machine_call *c, 
 	return DONE;
 }
 
-/* Requests of terminals and those common to all descriptors: their structures have no pointers. */
-static bool is_plain_ioctl(uint64_t request) { return (request & 0xff00) == 0x5400; }
+/*
+ * The structures of requests of terminals, and of those common to all descriptors, have no
+ * pointers. Sluice itself asks the kernel for mappings and pages as it adopts memory; all pending
+ * operations would be completed.
+ */
+static enum verdict check_ioctl(struct access *a, const struct machine_call *c)
+{
+	uint64_t w[13]; /* struct procmap_query, 6.11, or the shorter struct pm_scan_arg, 6.7 */
+	bool is_query = c->args[1] == _IOWR('f', 17, uint64_t[13]);
+	enum verdict v;
+
+	if ((c->args[1] & 0xff00) == 0x5400)
+		return CLEAR;
+	if (!is_query && c->args[1] != _IOWR('f', 16, uint64_t[12]))
+		return UNKNOWN;
+	v = fetch(a, w, c->args[2], is_query ? sizeof w : sizeof w - 8);
+	if (v != CLEAR)
+		return v;
+	if (!is_query)
+		return check_range(a, w[5], base_min_u64(w[6], UINT32_MAX) * 24, true);
+	v = check_range(a, w[11], (uint32_t)w[10], true);
+	return v == CLEAR ? check_range(a, w[12], w[10] >> 32, true) : v;
+}
 
 /* Calls that machine_pass cannot make: unknown ones, and those that share or change the stack. */
 static bool must_happen_in_place(const struct machine_call *c)
@@ -320,8 +341,8 @@ static void handle_call(const siginfo_t *si, ucontext_t *uc)
 	e = entry_of(&c);
 	base_count(BASE_CTR_DISPATCHED, 1);
 	v = e->how == CALLS_COMPLETE ? UNKNOWN : check_call(&a, e, &c);
-	if (v == CLEAR && e->how == CALLS_IOCTL && !is_plain_ioctl(c.args[1]))
-		v = UNKNOWN;
+	if (v == CLEAR && e->how == CALLS_IOCTL)
+		v = check_ioctl(&a, &c);
 	if (v == CLEAR && e->how == CALLS_ACTION && c.args[1] && sud_is_virtual((int)c.args[0]))
 		v = UNKNOWN; /* sud_signals_are_ours() will notice the new action */
 	if (v == CLEAR && e->how == CALLS_MASK) {
