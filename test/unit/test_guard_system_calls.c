@@ -4,7 +4,6 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -16,10 +15,8 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 
-#include "sud/private.h"
 #include "system_case.h"
 
 enum { PAGES = 16, AT = 3 * 4096 + 100, BYTES = 8192 };
@@ -455,146 +452,6 @@ SYSTEM_TEST(bad_pointers_are_still_bad)
 	CHECK(write(999, o->p, 10) == -1 && errno == EBADF);
 	errno = 0;
 	CHECK(syscall(9999) == -1 && errno == ENOSYS);
-}
-
-/* ---- signals during calls ---------------------------------------------------------------- */
-
-static struct owner *touched_in_handler;
-static volatile int handled;
-
-static void on_timer(int signo)
-{
-	int saved = errno;
-
-	handled++;
-	if (touched_in_handler && load(touched_in_handler->p + 11) != owner_byte(11))
-		handled = 1000;
-	write(pipe_fds[1], touched_in_handler ? touched_in_handler->p : "x", 1);
-	errno = saved;
-}
-
-static void count_timer(int signo) { handled++; }
-
-/* After `first_us`, and every `again_us`: the first signal may come before the awaited call. */
-static void timer(void (*handler)(int), int flags, long first_us, long again_us)
-{
-	struct sigaction a = { .sa_handler = handler, .sa_flags = flags };
-	struct itimerspec t = { .it_value = { 0, first_us * 1000 },
-				.it_interval = { 0, again_us * 1000 } };
-	struct sigevent e = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
-	timer_t id;
-
-	CHECK_EQ(sigaction(SIGUSR1, &a, NULL), 0);
-	CHECK_EQ(timer_create(CLOCK_MONOTONIC, &e, &id), 0);
-	CHECK_EQ(timer_settime(id, 0, &t, NULL), 0);
-}
-
-SYSTEM_TEST(a_handler_touches_during_a_blocking_read)
-{
-	char c;
-
-	open_all();
-	touched_in_handler = arm_new(GUARD_NO_ACCESS);
-	timer(on_timer, SA_RESTART, 30000, 0);
-	CHECK_EQ(read(pipe_fds[0], &c, 1), 1); /* written by the handler */
-	CHECK_EQ(handled, 1);
-	CHECK_EQ((unsigned char)c, owner_byte(0));
-}
-
-SYSTEM_TEST(a_call_is_interrupted_as_ever)
-{
-	char c;
-
-	open_all();
-	arm_new(GUARD_NO_ACCESS);
-	timer(count_timer, 0, 30000, 500000);
-	CHECK_EQ(read(pipe_fds[0], &c, 1), -1);
-	CHECK_EQ(errno, EINTR);
-	CHECK(handled > 0);
-}
-
-SYSTEM_TEST(a_sleep_is_interrupted_as_ever)
-{
-	struct timespec t = { 15, 0 }, left = { 0, 0 };
-
-	open_all();
-	arm_new(GUARD_NO_ACCESS);
-	timer(count_timer, SA_RESTART, 30000, 500000);
-	CHECK_EQ(nanosleep(&t, &left), -1);
-	CHECK_EQ(errno, EINTR);
-	CHECK(left.tv_sec > 0 && left.tv_sec < 15);
-}
-
-SYSTEM_TEST(a_stopped_call_goes_on)
-{
-	struct owner *o;
-	pid_t parent = getpid(), child = fork();
-	uint64_t t;
-
-	if (!child) {
-		usleep(50000);
-		kill(parent, SIGSTOP);
-		usleep(50000);
-		kill(parent, SIGCONT);
-		_exit(0);
-	}
-	o = arm_new(GUARD_NO_ACCESS);
-	t = os_now_ns();
-	CHECK_EQ(poll(NULL, 0, 300), 0);
-	t = os_now_ns() - t;
-	CHECK(t > 290000000 && t < 5000000000);
-	CHECK(guard_is_armed(&o->r));
-	CHECK_EQ(waitpid(child, NULL, 0), child);
-}
-
-static sigjmp_buf back;
-
-static void jump(int signo)
-{
-	siglongjmp(back, 1);
-}
-
-SYSTEM_TEST(a_jump_out_of_a_blocking_call)
-{
-	struct owner *o;
-	char c;
-
-	open_all();
-	for (int i = 0; i < 20; i++) {
-		o = arm_new(GUARD_NO_ACCESS);
-		if (!sigsetjmp(back, 1)) {
-			timer(jump, 0, 5000, 0);
-			read(pipe_fds[0], &c, 1);
-			CHECK(!"the read returned");
-		}
-		CHECK_EQ(write(pipe_fds[1], o->p, 1), 1);
-		CHECK_EQ(read(pipe_fds[0], &c, 1), 1);
-	}
-}
-
-/* The data is late; meanwhile a handler runs where the program was interrupted, and may jump. */
-SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
-{
-	struct owner *o;
-	int volatile rounds = 0;
-
-	open_all();
-	o = arm_new(GUARD_NO_ACCESS);
-	atomic_store(&o->closed, true);
-	for (; rounds < 4; rounds++) {
-		if (!sigsetjmp(back, 1)) {
-			timer(jump, 0, 20000, 0);
-			if (rounds % 2)
-				load(o->p);
-			else
-				write(pipe_fds[1], o->p, 1);
-			CHECK(!"the access succeeded");
-		}
-		CHECK_EQ(atomic_load(&o->held), 0);
-		CHECK(!sud_local.in_fault);
-	}
-	atomic_store(&o->closed, false);
-	CHECK_EQ(load(o->p), owner_byte(0));
 }
 
 /* ---- cost -------------------------------------------------------------------------------- */
