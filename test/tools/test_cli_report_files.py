@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from support.paths import SLUICE
-from trace_file import records, totals, write_process
+from trace_file import ALONE, records, totals, write_process
 
 BY_HOST, ADMITTED = 0, 2
 SECOND = 10**9
@@ -23,9 +23,9 @@ def report(*words):
     return json.loads(done.stdout.decode())
 
 
-def some(count, begin, each, outcome=BY_HOST):
+def some(count, begin, each, outcome=BY_HOST, *more):
     """Calls one after the other."""
-    return [(begin + i * each, begin + (i + 1) * each, 1 << 20, outcome) for i in range(count)]
+    return [(begin + i * each, begin + (i + 1) * each, 1 << 20, outcome, *more) for i in range(count)]
 
 
 @pytest.mark.parametrize('later', [False, True])
@@ -91,6 +91,21 @@ def test_calls_of_the_hosts_run_only_are_no_line(tmp_path):
         write_process(tmp_path / name, 0, calls)
     (group,) = report('--host', tmp_path / 'without', tmp_path / 'with')['groups']
     assert (group['calls'], group['host_call_ns'], group['gained_ns']) == (10, 3000, 20000)
+
+
+def test_calls_of_one_rank_alone_are_not_what_the_host_mpi_takes(tmp_path):
+    """They only copy, so that Sluice would seem slow."""
+    alone = some(9, 3 * SECOND, SECOND // 100, BY_HOST, 2, ALONE)
+    unknown = some(30, 3 * SECOND, SECOND // 100, BY_HOST, 2)
+    for name, calls in (('with', some(10, 10, SECOND // 10, ADMITTED) + alone),
+                        ('without', some(10, 10, SECOND // 5) + unknown)):
+        (tmp_path / name).mkdir()
+        write_process(tmp_path / name, 0, calls)
+    (group,) = (told := report(tmp_path / 'with'))['groups']
+    assert (group['calls'], group['admitted'], group['host_call_ns']) == (19, 10, 0)
+    assert 'gained_ns' not in group and not told['advice']
+    (group,) = report('--host', tmp_path / 'without', tmp_path / 'with')['groups']
+    assert (group['host_call_ns'], group['gained_ns']) == (SECOND // 5, SECOND)
 
 
 def test_a_killed_rank_lived_until_its_last_record(tmp_path):

@@ -4,8 +4,11 @@ import struct
 
 HEADER, CHUNK, RECORD = 131072, 65536, 64
 PER_CHUNK = CHUNK // RECORD - 1
+SITES = 4  # those from 2 on are lines of pencil.py
+LINES = 1 << 63
 VERSION = 7
-NAMES = b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>'
+NAMES = b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>', b'this communicator has one rank'
+ALONE = 3
 
 
 def chunk(kind, thread, turn, body, begin):
@@ -14,12 +17,13 @@ def chunk(kind, thread, turn, body, begin):
 
 
 def records(rank, thread, calls, begin):
-    """calls: (begin, end, bytes, outcome)"""
+    """calls: (begin, end, bytes, outcome), and perhaps site and reason (1 + index in NAMES)"""
     for number in range((len(calls) + PER_CHUNK - 1) // PER_CHUNK):
         part = calls[number * PER_CHUNK:(number + 1) * PER_CHUNK]
         yield chunk(1, thread, number + 1, b''.join(
-            struct.pack('<QQQQIIIHHHBBBBHBBHHH', *times, size, 0, number, 0, 0, 1, 0, 0, 2, 2,
-                        outcome | 1 << 3, 0, 0, 0, 1, rank, 2, 0) for *times, size, outcome in part), begin)
+            struct.pack('<QQQQIIIHHHBBBBHBBHHH', *call[:3], 0, number, 0, 0, *(call[4:5] or [1]), 0, 0,
+                        *(call[5:6] or [2]), 2, call[3] | 1 << 3, 0, 0, 0, 1, rank, 2, 0)
+            for call in part), begin)
 
 
 def totals(thread, begin, calls=0, size=0, small_calls=0, small_bytes=0, sampled=0, sampled_ticks=0, ticks=0,
@@ -42,6 +46,9 @@ def write_process(folder, rank, calls, *, begin=10, end=10**10, ended=True, host
     struct.pack_into('<256s64s32s', head, 136, program, host, b'sluice')
     sites = 4096 + 64 * 256
     struct.pack_into('<QQHHI', head, sites + 24 * 1, 1, 0x1234, 0, 1, 0)
+    struct.pack_into('<Q248s', head, 4096, LINES, b'/home/user/pencil.py')
+    for line in range(2, SITES + 1):
+        struct.pack_into('<QQHHI', head, sites + 24 * line, line, LINES + line, 1, 1, 0)
     texts = sites + 1024 * 24
     for index, text in enumerate(NAMES, 1):
         struct.pack_into('<QI116s', head, texts + 128 * index, index, 1, text)

@@ -122,7 +122,7 @@ static void add_calls(struct report *r, const struct trace_data *d, struct known
 			add_reason(g, trace_text_of(&d->processes[c->process], c->why), ns);
 		else
 			r->sluice_ns += ns;
-		if (!is_host || !r->has_host_run)
+		if (!is_host || (!r->has_host_run && !trace_is_alone(d, c)))
 			add_time(g, is_host, ns - c->late_ns);
 		add_place(g, p, p->in_call_ns);
 	}
@@ -215,6 +215,20 @@ static int by_time(const void *a, const void *b)
 	return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
+/* Returns: whether the program's own run tells that a place of the host's run has one rank; the
+ * host's run does not, where SLUICE_COLL is off. */
+static bool is_alone_at(const struct trace_data *d, const struct trace_place *p)
+{
+	for (size_t i = 0; i < d->places_count; i++) {
+		const struct trace_place *own = &d->places[i];
+
+		if (own->is_alone && own->offset == p->offset && !strcmp(own->name, p->name) &&
+		    !strcmp(own->module, p->module))
+			return true;
+	}
+	return false;
+}
+
 static void add_host_run(struct report *r, const struct trace_data *host)
 {
 	for (size_t i = 0; i < host->calls_count; i++) {
@@ -222,7 +236,8 @@ static void add_host_run(struct report *r, const struct trace_data *host)
 		struct report_group *g =
 			group_find(r, &host->places[c->place], class_of(c->bytes));
 
-		if (g && c->outcome == TRACE_BY_HOST)
+		if (g && c->outcome == TRACE_BY_HOST && !trace_is_alone(host, c) &&
+		    !is_alone_at(r->data, &host->places[c->place]))
 			add_time(g, true, trace_duration(host, c) - c->late_ns);
 	}
 }

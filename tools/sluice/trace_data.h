@@ -57,6 +57,7 @@ struct trace_place {
 	/* joined: of in_call_ns, sampled_ns and waited_ns until the last rank came; an estimate */
 	uint64_t late_ns;
 	bool has_late;         /* it is known */
+	bool is_alone;         /* all recorded calls are on communicators of one rank */
 	uint64_t copying_ns;   /* of in_call_ns, in calls of messages */
 };
 
@@ -182,6 +183,8 @@ const char *trace_thread_name(const struct trace_process *p,
 void trace_join(struct trace_data *d);
 /* Returns: the time of a call, and of waiting for its data later. */
 uint64_t trace_duration(const struct trace_data *d, const struct trace_call *c);
+/* Returns: whether the call's communicator has one rank; false also where it is not known. */
+bool trace_is_alone(const struct trace_data *d, const struct trace_call *c);
 /* Estimates what ranks waited for others: late_ns of calls and places. Part of trace_join(). */
 void trace_late(struct trace_data *d);
 

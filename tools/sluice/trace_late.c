@@ -9,8 +9,10 @@
  * least is waiting. More is, where not always the same rank comes last.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
+#include "trace/reasons.h"
 #include "trace_data.h"
 
 struct ordered {
@@ -24,6 +26,12 @@ uint64_t trace_duration(const struct trace_data *d, const struct trace_call *c)
 	uint64_t later = c->detached == TRACE_NO_CALL ? 0 : d->detached[c->detached].waited_ns;
 
 	return c->end_ns - c->begin_ns + later;
+}
+
+bool trace_is_alone(const struct trace_data *d, const struct trace_call *c)
+{
+	return c->outcome == TRACE_BY_HOST &&
+	       !strcmp(trace_text_of(&d->processes[c->process], c->why), TRACE_WHY_ALONE);
 }
 
 static int by_place(const void *a, const void *b)
@@ -85,8 +93,17 @@ static void compare_calls(struct trace_data *d)
 	free(o.calls);
 }
 
+static void find_alone(struct trace_data *d)
+{
+	for (size_t i = 0; i < d->calls_count; i++)
+		d->places[d->calls[i].place].is_alone = true;
+	for (size_t i = 0; i < d->calls_count; i++)
+		d->places[d->calls[i].place].is_alone &= trace_is_alone(d, &d->calls[i]);
+}
+
 void trace_late(struct trace_data *d)
 {
+	find_alone(d);
 	compare_calls(d);
 	for (size_t i = 0; i < d->places_count; i++) {
 		struct trace_place *p = &d->places[i];
