@@ -108,6 +108,13 @@ def test_calls_of_one_rank_alone_are_not_what_the_host_mpi_takes(tmp_path):
     assert (group['host_call_ns'], group['gained_ns']) == (SECOND // 5, SECOND)
 
 
+def test_nobody_is_late_on_a_communicator_of_one_rank(tmp_path):
+    for rank, each in enumerate((SECOND // 100, SECOND // 10)):
+        write_process(tmp_path, rank, some(10, 10, each, BY_HOST, 2, ALONE))
+    (group,) = report(tmp_path)['groups']
+    assert (group['ns'], group['waiting_ns']) == (11 * SECOND // 10, 0)
+
+
 def test_a_killed_rank_lived_until_its_last_record(tmp_path):
     for rank in range(2):
         write_process(tmp_path, rank, some(50, 10, SECOND // 10), ended=False)

@@ -3,7 +3,7 @@
  * Waiting for ranks that come late, apart from the work of a collective. All ranks call a place
  * equally often, where nothing else is known: then the n-th calls of all ranks at a place belong
  * together. The shortest of them is that of the rank that came last, and takes as long as the work;
- * the others also waited for that rank.
+ * the others also waited for that rank. On a communicator of one rank nobody is late.
  *
  * Of small calls only sums are known, one for each rank: what a rank spent beyond the rank with the
  * least is waiting. More is, where not always the same rank comes last.
@@ -82,7 +82,9 @@ static void compare_calls(struct trace_data *d)
 
 	o.calls = trace_alloc((d->calls_count + 1) * sizeof *o.calls);
 	for (size_t i = 0; i < d->calls_count; i++)
-		if (d->calls[i].outcome != TRACE_SMALL && d->calls[i].outcome != TRACE_FAILED)
+		if (trace_is_alone(d, &d->calls[i]))
+			d->places[d->calls[i].place].has_late = true;
+		else if (d->calls[i].outcome != TRACE_SMALL && d->calls[i].outcome != TRACE_FAILED)
 			o.calls[o.count++] = &d->calls[i];
 	qsort(o.calls, o.count, sizeof *o.calls, by_place);
 	for (size_t from = 0, to; from < o.count; from = to) {
