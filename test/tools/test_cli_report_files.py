@@ -115,6 +115,21 @@ def test_nobody_is_late_on_a_communicator_of_one_rank(tmp_path):
     assert (group['ns'], group['waiting_ns']) == (11 * SECOND // 10, 0)
 
 
+@pytest.mark.parametrize('each, told', [
+    ((1, 20, 30), 'at pencil.py:4 and 1 more place'), ((25, 20, 30), 'at pencil.py:4 and 2 more places'),
+    ((1, 30, 2), 'at pencil.py:3')])
+def test_the_place_named_is_that_of_most_of_the_lines_time(each, told, tmp_path):
+    """Time in messages of other sizes does not count."""
+    calls, begin = [(10, 5 * SECOND, 1 << 12, ADMITTED, 2)], 5 * SECOND
+    for line, ms in enumerate(each, 2):
+        calls += some(10, begin, ms * 6 * SECOND // 1000, BY_HOST, line)
+        begin = calls[-1][1]
+    write_process(tmp_path, 0, calls)
+    texts = [a['text'] for a in report(tmp_path)['advice']]
+    text = next((t for t in texts if t.startswith('MPI_Bcast of 1 MiB ')), None)
+    assert text and f' ({told}) are ' in text, texts
+
+
 def test_a_killed_rank_lived_until_its_last_record(tmp_path):
     for rank in range(2):
         write_process(tmp_path, rank, some(50, 10, SECOND // 10), ended=False)

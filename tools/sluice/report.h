@@ -16,6 +16,12 @@
 /* Calls below SLUICE_COLL_THRESHOLD, of all sizes together. */
 #define REPORT_SMALL 255u
 
+/* The time of a group's calls at one place. */
+struct report_share {
+	const struct trace_place *place;
+	uint64_t ns;
+};
+
 /* Calls of one function whose messages have at least half the bytes of the longest. */
 struct report_group {
 	char function[48];
@@ -24,8 +30,7 @@ struct report_group {
 	uint64_t ns;              /* in the calls, and waiting for their data later */
 	uint64_t waiting_ns;      /* of it: until the last rank came; an estimate */
 	uint64_t adopted, adopt_ns;
-	uint64_t place_ns;        /* the longest time of one place */
-	const struct trace_place *place; /* that place */
+	TRACE_ARRAY(struct report_share, places); /* once summed, the longest time first */
 	TRACE_ARRAY(uint64_t, sluice); /* times of one call that Sluice executed */
 	TRACE_ARRAY(uint64_t, host);   /* ... that the host MPI executed, perhaps in another run */
 	struct report_reason {
@@ -60,6 +65,10 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 uint64_t report_median(uint64_t *times, size_t count);
 /* Returns: the time that Sluice saved in the group; negative: lost. *known: both times are. */
 int64_t report_gain(struct report_group *g, bool *known);
+/* Returns: the place with the longest time; NULL: unknown. */
+const struct trace_place *report_place(const struct report_group *g);
+/* Returns: how many other places have at least a quarter of its time. */
+unsigned report_more_places(const struct report_group *g);
 /* Returns: the main reason of the host MPI's calls, or "". */
 const char *report_reason(const struct report_group *g);
 

@@ -51,13 +51,16 @@ static uint64_t mean_bytes(const struct report_group *g)
 /* Writes "MPI_Alltoallw of 42 MiB (at a.py:14) are 27 % of the run". */
 static void name_group(const struct report *r, const struct report_group *g, char *out, size_t cap)
 {
-	char bytes[32], caller[320] = "at ?";
+	char bytes[32], caller[320] = "at ?", others[32] = "";
+	unsigned more = report_more_places(g);
 
 	trace_format_bytes(mean_bytes(g), bytes, sizeof bytes);
-	if (g->place)
-		trace_caller(g->place, caller, sizeof caller);
-	snprintf(out, cap, "%s%s%s (%s) are %" PRIu64 " %% of the run", g->function,
-		 g->bytes ? " of " : "", g->bytes ? bytes : "", caller,
+	if (report_place(g))
+		trace_caller(report_place(g), caller, sizeof caller);
+	if (more)
+		snprintf(others, sizeof others, " and %u more place%s", more, more > 1 ? "s" : "");
+	snprintf(out, cap, "%s%s%s (%s%s) are %" PRIu64 " %% of the run", g->function,
+		 g->bytes ? " of " : "", g->bytes ? bytes : "", caller, others,
 		 (permille(r, g->ns) + 5) / 10);
 }
 
@@ -344,7 +347,7 @@ static void put_group(struct text_json *j, const struct report *r, struct report
 	text_json_uint(j, "host_call_ns", report_median(g->host, g->host_count));
 	if (known)
 		text_json_int(j, "gained_ns", gain);
-	text_json_string(j, "where", g->place ? g->place->where : NULL);
+	text_json_string(j, "where", report_place(g) ? report_place(g)->where : NULL);
 	trace_reason(report_reason(g), g->function, why, sizeof why);
 	text_json_string(j, "why_host", g->admitted < g->calls ? why : NULL);
 	text_json_close(j, '}');

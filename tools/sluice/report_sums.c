@@ -62,12 +62,22 @@ static void add_reason(struct report_group *g, const char *why, uint64_t ns)
 	}
 }
 
+/* Compilers copy calls: the same line may have several addresses. */
+static bool is_same(const struct trace_place *a, const struct trace_place *b)
+{
+	return a == b || (*a->function && !strcmp(a->function, b->function) &&
+			  !strcmp(a->where, b->where));
+}
+
 static void add_place(struct report_group *g, const struct trace_place *p, uint64_t ns)
 {
-	if (ns <= g->place_ns)
-		return;
-	g->place_ns = ns;
-	g->place = p;
+	size_t i = 0;
+
+	while (i < g->places_count && !is_same(g->places[i].place, p))
+		i++;
+	if (i == g->places_count)
+		TRACE_ADD(g, places)->place = p;
+	g->places[i].ns += ns;
 }
 
 /* ---- calls ------------------------------------------------------------------------------- */
@@ -124,7 +134,7 @@ static void add_calls(struct report *r, const struct trace_data *d, struct known
 			r->sluice_ns += ns;
 		if (!is_host || (!r->has_host_run && !trace_is_alone(d, c)))
 			add_time(g, is_host, ns - c->late_ns);
-		add_place(g, p, p->in_call_ns);
+		add_place(g, p, ns);
 	}
 }
 
@@ -148,7 +158,7 @@ static void add_lost(struct report *r, const struct trace_place *p, const struct
 	g->waiting_ns += k->ns ? (uint64_t)((double)k->late_ns / (double)k->ns * (double)ns) : 0;
 	r->sluice_ns += (uint64_t)((double)ns * (double)admitted / (double)calls);
 	r->lost += calls;
-	add_place(g, p, p->in_call_ns);
+	add_place(g, p, ns);
 }
 
 /* Returns: of `ns` that the recorded calls of a place leave, the time of the lost ones. */
@@ -229,6 +239,13 @@ static bool is_alone_at(const struct trace_data *d, const struct trace_place *p)
 	return false;
 }
 
+static int by_share(const void *a, const void *b)
+{
+	const struct report_share *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
 static void add_host_run(struct report *r, const struct trace_data *host)
 {
 	for (size_t i = 0; i < host->calls_count; i++) {
@@ -273,6 +290,8 @@ void report_sum(const struct trace_data *d, const struct trace_data *host, struc
 	for (size_t i = 0; i < out->groups_count; i++) {
 		const struct report_group *g = &out->groups[i];
 
+		if (g->places_count)
+			qsort(g->places, g->places_count, sizeof *g->places, by_share);
 		out->ns += g->ns;
 		out->waiting_ns += g->waiting_ns;
 		out->calls += g->calls;
@@ -304,6 +323,20 @@ int64_t report_gain(struct report_group *g, bool *known)
 
 	*known = host && sluice && g->admitted;
 	return *known ? ((int64_t)host - (int64_t)sluice) * (int64_t)g->admitted : 0;
+}
+
+const struct trace_place *report_place(const struct report_group *g)
+{
+	return g->places_count ? g->places->place : NULL;
+}
+
+unsigned report_more_places(const struct report_group *g)
+{
+	unsigned n = 0;
+
+	for (size_t i = 1; i < g->places_count; i++)
+		n += g->places[i].ns * 4 >= g->places->ns;
+	return n;
 }
 
 const char *report_reason(const struct report_group *g)
