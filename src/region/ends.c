@@ -187,7 +187,7 @@ __attribute__((cold)) void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t
 	 * hold its former contents; of a pinned region it keeps one, and the other is shared until
 	 * this process forks. */
 	if (below && above) {
-		if (r->state == REGION_RETURNED && region_table.head->n < TABLE_MAX) {
+		if (r->state == REGION_RETURNED && region_table.head->n + 1 < TABLE_MAX) {
 			struct region upper = *r;
 
 			r->is_split = upper.is_split = true;

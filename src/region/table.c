@@ -91,14 +91,21 @@ void table_insert(const struct region *r)
 	table_publish_bounds();
 }
 
-static bool is_last_of_extent(const struct region *r)
+/* Returns: whether the extent of an entry that goes can be used again. Others may have it, too. */
+static bool is_extent_free(const struct region *r)
 {
-	const struct region_head *head = region_table.head;
+	bool is_free = !r->retired && !pins_of(r); /* otherwise peers may still write to it */
+	bool is_last = true;
 
-	for (uint32_t i = 0; r->is_split && i < head->n; i++)
-		if (&head->at[i] != r && head->at[i].extent.offset == r->extent.offset)
-			return false;
-	return true;
+	for (uint32_t i = 0; r->is_split && i < region_table.head->n; i++) {
+		struct region *other = &region_table.head->at[i];
+
+		if (other == r || other->extent.offset != r->extent.offset)
+			continue;
+		other->retired |= !is_free;
+		is_last = false;
+	}
+	return is_free && is_last;
 }
 
 void table_remove(uint32_t at)
@@ -110,8 +117,7 @@ void table_remove(uint32_t at)
 				    pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
-	/* otherwise peers may still write to the extent */
-	if (!r->retired && !pins_of(r) && is_last_of_extent(r))
+	if (is_extent_free(r))
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
 	pins_close_locked(r->id);
 	region_table.head->n--;
