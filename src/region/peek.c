@@ -87,6 +87,8 @@ bool peek_covers(uintptr_t start, uintptr_t end)
 	       r.state == REGION_ACTIVE && peek_is_valid(&v);
 }
 
+bool region_may_hold(uintptr_t addr) { return peek_covers(addr, addr + 1); }
+
 uint64_t peek_prefix(uintptr_t start, uintptr_t end)
 {
 	struct view v = peek_begin();

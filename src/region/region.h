@@ -202,6 +202,8 @@ bool region_peer_has(const void *arena, const struct region_range *s, uintptr_t 
  */
 void region_set_before_change(void (*fn)(uintptr_t start, uintptr_t end));
 void region_before_change(uintptr_t start, uintptr_t end); /* calls fn */
+/* Does a region hold this byte? A hint; asks the kernel nothing. */
+bool region_may_hold(uintptr_t addr);
 
 /* Bounds of all adopted pages; lo >= hi when there is none. With one relaxed load each a hook finds
  * that it has nothing to do. Written under the lock. */
