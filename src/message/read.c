@@ -21,6 +21,7 @@
 /* A message of at most so many bytes that is not served whole is the kernel's: one call for all of
  * it costs less than a call for its ends and a copy of the rest. */
 #define EDGES_MIN_BYTES    65536u
+_Static_assert(EDGES_MIN_BYTES >= SNAPSHOT_WHOLE_BYTES, "is_kernels() in send.c relies on it");
 #define TIMED_MIN_BYTES    (256u << 10)  /* private reads whose time tells the rate of the kernel */
 #define TIMED_PS_MAX       400u          /* of a byte: the reader may lose its CPU meanwhile */
 #define READ_MAX_BYTES     0x7ffff000ull /* the kernel's MAX_RW_COUNT */

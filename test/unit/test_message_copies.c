@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 #include "message_case.h"
+#include "os/os.h"
 
 /* Sends [p, p + bytes) as a blocking call does while rank 1 reads it. Returns: whether a copy was
  * offered. */
@@ -136,6 +138,45 @@ static void edges_are_offered(struct ranks *r)
 UNIT_TEST(the_edges_of_a_region_are_offered)
 {
 	ranks_run(2, OPTIONS("SLUICE_LOG=info"), edges_are_offered, NULL);
+}
+
+/* Adopted memory that a raw system call has replaced. A short message with an end outside is the
+ * kernel's, and its send checks nothing; the send from inside finds that the region has ended. */
+static void replaced_memory_is_sent(struct ranks *r)
+{
+	static const size_t starts[] = { MIB - 8, MIB + 64 };
+	char *p = NULL, *mine = pages(MIB);
+
+	announce(r);
+	if (!r->rank) {
+		p = pages(3 * MIB);
+		CHECK(is_mapped(p + MIB, MIB));
+		syscall(SYS_mmap, p + MIB, MIB, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0l);
+		tell(r, p);
+	}
+	ranks_barrier(r);
+	p = (char *)atomic_load(&r->words[0]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(starts); i++) {
+		if (!r->rank) {
+			memset(p + starts[i], 5, 8192);
+			CHECK(!message_send(p + starts[i], 8192, 8192, MESSAGE_UNCOPIED));
+		}
+		ranks_barrier(r);
+		if (r->rank) {
+			CHECK_EQ(read_one(r->pids[0], mine, (uintptr_t)p + starts[i], 8192), 8192);
+			for (int k = 0; k < 8192; k++)
+				CHECK_EQ(mine[k], 5);
+		}
+		ranks_barrier(r);
+	}
+}
+
+UNIT_TEST(short_sends_from_memory_that_was_replaced)
+{
+	if (!os_vma_query_is_cheap())
+		unit_skip("this kernel cannot be asked about a mapping");
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), replaced_memory_is_sent, NULL);
 }
 
 /* Sends that nobody reads offer fewer and fewer copies. */
