@@ -275,15 +275,13 @@ BEHAVIOUR(strided_types, 2)
 	free(plain);
 }
 
-/* Other memory lies at the address of a freed block while the block's data still moves. */
-BEHAVIOUR(freed_and_mapped_again, 2)
+/* Other memory lies where a block was whose data still moves. */
+static void end_and_map_again(char *get(size_t), void end(char *, size_t), size_t bytes)
 {
-	size_t bytes = 1500000;
-
 	begin();
 	for (int i = 0; i < 6; i++) {
+		char *block = get(bytes), *other;
 		int root = i % size;
-		char *block = check_alloc(bytes), *other;
 
 		fill_if(rank == root, block, bytes, i);
 		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
@@ -291,48 +289,35 @@ BEHAVIOUR(freed_and_mapped_again, 2)
 		if (rank != root)
 			early_sleep_us(30000);
 		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
-		free(block);
+		end(block, bytes);
 		other = early_map(bytes);
 		check_fill(other, bytes, 100 + i);
 		MPI_Barrier(MPI_COMM_WORLD);
 		MPI_Bcast(area, 1, MPI_BYTE, root, MPI_COMM_WORLD); /* retires calls before */
-		check_same(other, bytes, 100 + i, "what was mapped after the block was freed");
+		check_same(other, bytes, 100 + i, "what was mapped afterwards");
 		munmap(other, bytes);
 	}
 }
 
-/* Memory that a raw system call has unmapped, where nothing but the kernel sees it. */
+static char *get_block(size_t bytes) { return check_alloc(bytes); }
+static void free_block(char *block, size_t bytes) { free(block); }
+static char *map_block(size_t bytes) { return early_map(bytes); }
+static void unmap_unnoticed(char *block, size_t bytes) { syscall(SYS_munmap, block, bytes); }
+
+BEHAVIOUR(freed_and_mapped_again, 2) { end_and_map_again(get_block, free_block, 1500000); }
+
+/* By a raw system call, where nothing but the kernel sees it. */
 BEHAVIOUR(unmapped_unnoticed_and_mapped_again, 2)
 {
-	size_t bytes = 1500000 / PAGE * PAGE;
 	int major = 0, minor = 0;
 	struct utsname kernel;
 
 	uname(&kernel);
 	sscanf(kernel.release, "%d.%d", &major, &minor);
-	if (major * 100 + minor < 611) {
+	if (major * 100 + minor < 611)
 		check_skip("before Linux 6.11 nothing tells what is mapped");
-		return;
-	}
-	begin();
-	for (int i = 0; i < 6; i++) {
-		char *block = early_map(bytes), *other;
-		int root = i % size;
-
-		fill_if(rank == root, block, bytes, i);
-		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
-		MPI_Barrier(MPI_COMM_WORLD);
-		if (rank != root)
-			early_sleep_us(30000);
-		MPI_Bcast(block, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
-		syscall(SYS_munmap, block, bytes);
-		other = early_map(bytes);
-		check_fill(other, bytes, 100 + i);
-		MPI_Barrier(MPI_COMM_WORLD);
-		MPI_Bcast(area, 1, MPI_BYTE, root, MPI_COMM_WORLD);
-		check_same(other, bytes, 100 + i, "what was mapped afterwards");
-		munmap(other, bytes);
-	}
+	else
+		end_and_map_again(map_block, unmap_unnoticed, 1500000 / PAGE * PAGE);
 }
 
 /* Nothing of a thousand collectives is ever looked at. */
