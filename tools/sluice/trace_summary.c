@@ -330,8 +330,8 @@ void trace_summary(const struct trace_data *d, FILE *out)
 		"admitted", "early", "in calls", "late", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
 		print_line(out, i + 1, places[i]);
-	fputs("bytes: of one rank's message, summed over calls. late: of the time in calls, until "
-	      "the last rank came (an estimate). waited: at touches and in later "
+	fputs("bytes: of one rank's message, summed over calls. late: of the times in calls and "
+	      "waited, until the last rank came (an estimate). waited: at touches and in later "
 	      "calls such as MPI_Wait. gain: what early return saved, less its cost (man "
 	      "sluice-trace). ~: extrapolated from a sample of the small calls.\n",
 	      out);
