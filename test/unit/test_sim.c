@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs that are no patterns: matching, waiting, deadlocks, critical paths. */
 #include <errno.h>
+#include <time.h>
 
 #include "goal/sim/private.h"
 #include "sim_case.h"
@@ -184,6 +185,38 @@ UNIT_TEST(messages_and_receives_match_in_order_in_short_and_long_lists)
 			match_randomly(seed, 40, recvs);
 			match_randomly(seed, 1u << 30, recvs);
 		}
+}
+
+UNIT_TEST(receives_from_anybody_do_not_search_all_messages_that_wait)
+{
+	enum { SENDERS = 35, EACH = 4000 };
+	const struct sim_params p = defaults();
+	const struct sim_op *recv;
+	struct sim_arrived got;
+	clock_t begun = clock();
+
+	sim_case_begin(&one, SENDERS + 1, &p);
+	recv_from(GOAL_ANY, GOAL_ANY, 1);
+	sim_case_rank(&one, 0);
+	for (uint32_t rank = 1; rank <= SENDERS; rank++) {
+		for (uint32_t i = 0; i < EACH; i++)
+			send_to(0, i, 1);
+		sim_case_rank(&one, rank);
+	}
+	recv = sim_op_of(one.sim, sim_rank_of(one.sim, 0), 0);
+	for (uint32_t i = 0; i < SENDERS * EACH; i++) {
+		struct sim_arrived a = { .rank = 1 + i % SENDERS, .op = i / SENDERS };
+
+		CHECK_EQ(sim_arrive(one.sim, 0, &a), 0);
+	}
+	for (uint32_t i = 0; i < SENDERS * EACH; i++) {
+		CHECK(sim_match_arrived(one.sim, 0, recv, &got));
+		CHECK_EQ(got.rank, 1 + i % SENDERS);
+		CHECK_EQ(got.op, i / SENDERS);
+		CHECK(clock() - begun < 8 * CLOCKS_PER_SEC);
+	}
+	CHECK(!sim_match_arrived(one.sim, 0, recv, &got));
+	sim_case_end(&one);
 }
 
 UNIT_TEST(a_receive_from_anybody_takes_the_message_that_came_first)

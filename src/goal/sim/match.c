@@ -2,7 +2,8 @@
 /*
  * Unexpected messages and posted receives of each rank, in order. A long list is distributed to
  * bins by sender and tag. Receives with a wildcard stand in a bin of their own; the older of two
- * candidates matches.
+ * candidates matches. A receive with a wildcard takes the first message that fits in the order in
+ * which they came, as it would have to search all bins.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,23 +91,97 @@ static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *t
 		*tail = before;
 }
 
+/* ---- messages in the order in which they came ---------------------------------------------- */
+
+static int order_add(struct sim_order *o, uint32_t index, uint32_t seq)
+{
+	if (o->count == o->cap) {
+		uint32_t cap = o->cap ? 2 * o->cap : 64;
+		void *at = realloc(o->at, cap * sizeof(o->at[0]));
+
+		if (!at)
+			return -ENOMEM;
+		o->at = at;
+		o->cap = cap;
+	}
+	o->at[o->count].index = index;
+	o->at[o->count++].seq = seq;
+	return 0;
+}
+
+/* Drops the received messages when they are more than half of all. */
+static void order_shrink(struct sim_order *o)
+{
+	uint32_t n = 0;
+
+	if (o->received <= o->count / 2)
+		return;
+	for (uint32_t i = o->first; i < o->count; i++)
+		if (o->at[i].index)
+			o->at[n++] = o->at[i];
+	o->count = n;
+	o->first = o->received = 0;
+}
+
+static void order_remove(struct sim_order *o, uint32_t seq)
+{
+	uint32_t low = o->first, high = o->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if ((int32_t)(o->at[middle].seq - seq) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	o->at[low].index = SIM_NONE;
+	o->received++;
+	while (o->first < o->count && !o->at[o->first].index)
+		o->first++;
+	order_shrink(o);
+}
+
+/* Returns: the key of the first message that a receive with a wildcard takes; peer GOAL_ANY: there
+ * is none. It is also the first of its key in its bin. */
+static struct key first_in_order(const struct sim *s, const struct sim_order *o,
+				 const struct sim_pool *pool, key_of *key, uint32_t rank,
+				 const struct key *target)
+{
+	for (uint32_t i = o->first; i < o->count; i++) {
+		struct key have;
+
+		if (!o->at[i].index)
+			continue;
+		have = key(s, rank, sim_pool_at(pool, o->at[i].index));
+		if (matches(&have, target))
+			return have;
+	}
+	return (struct key){ .peer = GOAL_ANY };
+}
+
+/* ---- bins -------------------------------------------------------------------------------- */
+
+/* A receive with sender and tag may be in its bin or among those with wildcards, as a message is in
+ * its bin. */
 static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
 				 const struct sim_pool *pool, key_of *key, uint32_t rank,
 				 const struct key *target)
 {
 	struct sim_bins *b = s->bins[l->bins];
+	struct key known = *target;
 	uint32_t best = SIM_NONE, best_before = SIM_NONE, best_bin = 0, best_seq = 0;
-	uint32_t own_bin = bin_of(b, target);
+	uint32_t bins[2];
 
-	for (uint32_t bin = 0; bin <= b->mask + 1; bin++) {
+	if (is_open(target))
+		known = first_in_order(s, &b->order, pool, key, rank, target);
+	bins[0] = bin_of(b, &known);
+	bins[1] = b->mask + 1;
+	for (int k = 0; k < 2 && known.peer != GOAL_ANY; k++) {
 		uint32_t before, compared, i;
 		struct key have;
 
-		/* An element with sender and tag may be in its bin or among those with wildcards;
-		 * one with a wildcard may be anywhere. */
-		if (!is_open(target) && bin != own_bin && bin != b->mask + 1)
-			bin = bin < own_bin ? own_bin : b->mask + 1;
-		i = find(s, pool, key, rank, b->bin[bin].head, target, &before, &compared);
+		i = find(s, pool, key, rank, b->bin[bins[k]].head, &known, &before, &compared);
 		if (!i)
 			continue;
 		have = key(s, rank, sim_pool_at(pool, i));
@@ -114,12 +189,14 @@ static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
 			continue;
 		best = i;
 		best_before = before;
-		best_bin = bin;
+		best_bin = bins[k];
 		best_seq = have.seq;
 	}
-	if (best)
-		unlink_from(pool, &b->bin[best_bin].head, &b->bin[best_bin].tail, best,
-			    best_before);
+	if (!best)
+		return SIM_NONE;
+	unlink_from(pool, &b->bin[best_bin].head, &b->bin[best_bin].tail, best, best_before);
+	if (b->order.count)
+		order_remove(&b->order, best_seq);
 	return best;
 }
 
@@ -182,6 +259,28 @@ static uint32_t new_bins(struct sim *s)
 	return s->bins_count++;
 }
 
+void sim_bins_free(struct sim_bins *b)
+{
+	if (b)
+		free(b->order.at);
+	free(b);
+}
+
+/* Returns: the order of a list that gets bins, or more of them; an error in *error. */
+static struct sim_order order_of(const struct sim *s, const struct sim_list *l,
+				 const struct sim_pool *pool, uint32_t rank, int *error)
+{
+	struct sim_order o = { NULL };
+
+	*error = 0;
+	if (l->bins)
+		return s->bins[l->bins]->order;
+	for (uint32_t i = pool == &s->arrived ? l->head : SIM_NONE; i && !*error;
+	     i = *next_of(pool, i))
+		*error = order_add(&o, i, arrived_key(s, rank, sim_pool_at(pool, i)).seq);
+	return o;
+}
+
 /* Distributes the list to `bins` bins, a power of two. */
 static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key,
 		    uint32_t rank, uint32_t bins)
@@ -189,13 +288,15 @@ static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *po
 	struct sim_bins *fresh = calloc(1, sizeof(*fresh) + (bins + 1) * sizeof(fresh->bin[0]));
 	struct sim_bins *old = l->bins ? s->bins[l->bins] : NULL;
 	uint32_t lists = old ? old->mask + 2 : 1;
+	int error;
 
 	if (!fresh)
 		return -ENOMEM;
-	if (!l->bins)
+	fresh->order = order_of(s, l, pool, rank, &error);
+	if (!error && !l->bins)
 		l->bins = new_bins(s);
-	if (!l->bins) {
-		free(fresh);
+	if (error || !l->bins) {
+		sim_bins_free(fresh);
 		return -ENOMEM;
 	}
 	fresh->mask = bins - 1;
@@ -234,6 +335,8 @@ static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, k
 		return 0;
 	}
 	have = key(s, rank, sim_pool_at(pool, index));
+	if (pool == &s->arrived && order_add(&s->bins[l->bins]->order, index, have.seq))
+		return -ENOMEM;
 	bin = bin_of(s->bins[l->bins], &have);
 	push(pool, &s->bins[l->bins]->bin[bin].head, &s->bins[l->bins]->bin[bin].tail, index);
 	return 0;

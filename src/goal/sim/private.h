@@ -252,8 +252,18 @@ struct sim_detours {
 	uint64_t period, free, seed;
 };
 
+/* Messages in the order in which they came, for receives from anybody. */
+struct sim_order {
+	struct {
+		uint32_t index, seq; /* index SIM_NONE: it has been received */
+	} *at;
+	uint32_t first, count, cap; /* all before `first` have been received */
+	uint32_t received;
+};
+
 /* Bins of a long list. */
 struct sim_bins {
+	struct sim_order order; /* of unexpected messages */
 	uint32_t mask;
 	struct {
 		uint32_t head, tail;
@@ -351,6 +361,7 @@ bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
 int sim_post(struct sim *s, uint32_t rank, uint32_t op, uint32_t from);
 /* Adds an unexpected message. */
 int sim_arrive(struct sim *s, uint32_t rank, const struct sim_arrived *message);
+void sim_bins_free(struct sim_bins *b);
 /* Calls visit with the index of each element; in no order when there are bins. */
 void sim_list_each(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool,
 		   void (*visit)(void *ctx, uint32_t index), void *ctx);

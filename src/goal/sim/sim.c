@@ -92,7 +92,7 @@ void sim_destroy(struct sim *s)
 	sim_units_fini(&s->units);
 	sim_log_fini(&s->log);
 	for (uint32_t i = 1; i < s->bins_count; i++)
-		free(s->bins[i]);
+		sim_bins_free(s->bins[i]);
 	free(s->bins);
 	free(s->neighbours);
 	free(s->matching);
