@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from support.paths import SLUICE
-from trace_file import ALONE, records, totals, write_process
+from trace_file import ALONE, SLOWER, TIMED, UNPAID, records, totals, write_process
 
 BY_HOST, ADMITTED = 0, 2
 SECOND = 10**9
@@ -128,6 +128,16 @@ def test_the_place_named_is_that_of_most_of_the_lines_time(each, told, tmp_path)
     texts = [a['text'] for a in report(tmp_path)['advice']]
     text = next((t for t in texts if t.startswith('MPI_Bcast of 1 MiB ')), None)
     assert text and f' ({told}) are ' in text, texts
+
+
+@pytest.mark.parametrize('reason, option', [(UNPAID, 'SLUICE_DECIDE=table'), (TIMED, 'SLUICE_DECIDE=table'),
+                                            (SLOWER, None)])
+def test_advice_about_decisions_has_a_value_or_names_no_option(reason, option, tmp_path):
+    write_process(tmp_path, 0, some(10, 10, SECOND // 10, BY_HOST, 2, reason))
+    (advice,) = report(tmp_path)['advice']
+    assert advice['set'] == option
+    assert advice['text'].count('SLUICE_') == (1 if option else 0), advice
+    assert option is None or advice['text'].endswith(f'; try {option}'), advice
 
 
 def test_a_killed_rank_lived_until_its_last_record(tmp_path):

@@ -7,8 +7,11 @@ PER_CHUNK = CHUNK // RECORD - 1
 SITES = 4  # those from 2 on are lines of pencil.py
 LINES = 1 << 63
 VERSION = 7
-NAMES = b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>', b'this communicator has one rank'
-ALONE = 3
+NAMES = (b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>', b'this communicator has one rank',
+         b'setting up shared memory would cost more than the calls so far: see SLUICE_DECIDE',
+         b"a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)",
+         b'the host MPI was faster in the last trial (SLUICE_DECIDE)')
+ALONE, UNPAID, TIMED, SLOWER = range(3, 7)
 
 
 def chunk(kind, thread, turn, body, begin):

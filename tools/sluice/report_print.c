@@ -64,6 +64,34 @@ static void name_group(const struct report *r, const struct report_group *g, cha
 		 (permille(r, g->ns) + 5) / 10);
 }
 
+/* Reasons that need no other fact: the sentence, and the option to set. */
+static const struct remedy {
+	const char *why, *text, *set;
+} remedies[] = {
+	{ TRACE_WHY_VECTOR,
+	  "ranks do not know each other's sizes, so Sluice does not try by itself",
+	  "SLUICE_COLL=vector:on" },
+	{ TRACE_WHY_EXCHANGE,
+	  "ranks do not know each other's sizes, so Sluice does not try by itself",
+	  "SLUICE_COLL=vector:on" },
+	{ TRACE_WHY_OFF, "your SLUICE_COLL switches them off; without it Sluice decides", "" },
+	{ TRACE_WHY_REQUEST_OFF, "your SLUICE_COLL switches them off; without it Sluice decides",
+	  "" },
+	{ TRACE_WHY_NEW,
+	  "Sluice needs buffers that are used again: allocate them once, on every rank", "" },
+	{ TRACE_WHY_NOT_SERVED,
+	  "Sluice does not serve the communicator: SLUICE_LOG=info prints the reason", "" },
+	{ TRACE_WHY_UNPAID,
+	  "there were too few to pay for shared memory; in a longer run Sluice decides by trials",
+	  "SLUICE_DECIDE=table" },
+	{ TRACE_WHY_TIMED,
+	  "most were trials against Sluice; in a longer run the faster one executes more",
+	  "SLUICE_DECIDE=table" },
+	{ TRACE_WHY_SLOWER, "Sluice has tried, and the host MPI was faster", "" },
+	{ TRACE_WHY_FIXED, "the last bits depend on who computes, so Sluice does not try by itself",
+	  "SLUICE_SUMS=any" },
+};
+
 static bool is_one_of(const char *why, const char *const *list)
 {
 	for (; *list; list++)
@@ -75,26 +103,23 @@ static bool is_one_of(const char *why, const char *const *list)
 /* Writes what admits the calls of a group that the host MPI executes. Returns: the sentence. */
 static const char *advise_host(const struct report_group *g, char *set, size_t cap)
 {
-	static const char *const vector[] = { TRACE_WHY_VECTOR, TRACE_WHY_EXCHANGE, NULL };
 	static const char *const kind[] = { TRACE_WHY_SIZE, TRACE_WHY_KIND, NULL };
 	static const char *const request[] = { TRACE_WHY_REQUEST_SIZE, TRACE_WHY_REQUEST_KIND,
 					       NULL };
-	static const char *const off[] = { TRACE_WHY_OFF, TRACE_WHY_REQUEST_OFF, NULL };
 	const char *why = report_reason(g);
 	uint64_t threshold = 1;
 
-	if (is_one_of(why, vector)) {
-		snprintf(set, cap, "SLUICE_COLL=vector:on");
-		return "ranks do not know each other's sizes, so Sluice does not try by itself";
-	}
+	for (size_t i = 0; i < BASE_ARRAY_LEN(remedies); i++)
+		if (!strcmp(why, remedies[i].why)) {
+			snprintf(set, cap, "%s", remedies[i].set);
+			return remedies[i].text;
+		}
 	if (is_one_of(why, kind) || is_one_of(why, request)) {
 		snprintf(set, cap, "SLUICE_COLL=%s:on",
 			 is_one_of(why, request) ? "nonblocking" : trace_family(g->function));
 		return "the host MPI was faster where Sluice was measured; your machine may "
 		       "differ";
 	}
-	if (is_one_of(why, off))
-		return "your SLUICE_COLL switches them off; without it Sluice decides";
 	if (!strcmp(why, TRACE_WHY_SMALL) && mean_bytes(g) >= SHORT_BYTES) {
 		while (threshold * 2 <= mean_bytes(g))
 			threshold *= 2;
@@ -105,11 +130,6 @@ static const char *advise_host(const struct report_group *g, char *set, size_t c
 	if (!strcmp(why, TRACE_WHY_SMALL))
 		return "messages this short are left to the host MPI; their time is latency, and "
 		       "waiting for late ranks";
-	if (!strcmp(why, TRACE_WHY_NEW))
-		return "Sluice needs buffers that are used again: allocate them once, on every "
-		       "rank";
-	if (!strcmp(why, TRACE_WHY_NOT_SERVED))
-		return "Sluice does not serve the communicator: SLUICE_LOG=info prints the reason";
 	return NULL;
 }
 
