@@ -2,6 +2,7 @@
 """Programs for LogGOPSim and ATLAHS: sluice goal print and compile --loggopsim.
 Run alone: ./dev check -k loggopsim"""
 import json
+import struct
 import subprocess
 
 import pytest
@@ -71,3 +72,14 @@ def test_what_they_cannot_hold_is_told(text, options, message, tmp_path):
                       input=f'num_ranks 1\nrank 0 {{ {text} }}\n')
         assert done.returncode == 1 and message in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_ranks_cannot_share_a_schedule(tmp_path):
+    """A file of 50 KB would become a program of gigabytes."""
+    ranks, calc = 1000, struct.pack('<IBIQIBBIIII', 0, 3, 0, 5, 0, 0, 0, 0, 0, 0, 0)
+    schedule = struct.pack('<III', 1000, 1, 0) + 1000 * calc
+    begin = 6 + 16 * ranks
+    place = struct.pack('<QQ', begin, begin + len(schedule))
+    (tmp_path / 'shared').write_bytes(struct.pack('<QIBB', 4223, ranks, 0, 0) + ranks * place + schedule)
+    r = sluice('goal', 'check', tmp_path / 'shared')
+    assert r.returncode == 1 and r.stderr.endswith(': binary file of LogGOPSim: rank 1: damaged\n'), r.stderr

@@ -142,6 +142,7 @@ int goalfile_loggopsim_read(const void *data, size_t bytes, const struct goalfil
 			    void *ctx, uint32_t *out_rank)
 {
 	const unsigned char *base = (const unsigned char *)data + COOKIE;
+	uint64_t all = 0; /* bytes of the schedules: none is of two ranks */
 	struct source s;
 	int ret;
 
@@ -159,8 +160,9 @@ int goalfile_loggopsim_read(const void *data, size_t bytes, const struct goalfil
 		struct goal_block *block;
 
 		*out_rank = rank;
-		if (from > to || to > bytes)
+		if (from > to || to > bytes || to - from > bytes - all)
 			return -EINVAL;
+		all += to - from;
 		ret = find_parts(base + from, to - from, &s);
 		block = ret ? NULL : compile(&s, &ret);
 		if (block)
