@@ -155,7 +155,7 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 	w->from = slot + 8;
 	if (is_of_mpi(address))
 		return _URC_NO_REASON;
-	set_way(address, IS_PROGRAM);
+	caller_is_program((const void *)(uintptr_t)address); /* notes it */
 	w->program = address;
 	return _URC_END_OF_STACK;
 }
@@ -235,13 +235,16 @@ bool caller_is_program(const void *site)
 const void *caller_of(const void *site, const void *frame)
 {
 	struct hop *h = hop_find((uintptr_t)site);
-	const void *line = way_of(h) == IS_PYTHON ? python_caller() : NULL;
-	uint64_t found;
+	uint64_t found = (uintptr_t)site;
+	const void *line;
 
-	if (line || way_of(h) == IS_PYTHON)
-		return line ? line : site;
-	found = h ? read_slots(h, (uintptr_t)site, (uintptr_t)frame) : 0;
-	if (!found)
-		found = unwind((uintptr_t)site, (uintptr_t)frame);
-	return found ? (const void *)(uintptr_t)found : site;
+	if (way_of(h) != IS_PYTHON) {
+		found = h ? read_slots(h, (uintptr_t)site, (uintptr_t)frame) : 0;
+		if (!found)
+			found = unwind((uintptr_t)site, (uintptr_t)frame);
+	}
+	line = way_of(hop_find(found)) == IS_PYTHON ? python_caller() : NULL;
+	if (!line && found)
+		line = (const void *)(uintptr_t)found;
+	return line ? line : site;
 }

@@ -167,6 +167,7 @@ def test_mpi4py_is_recorded(mpi, tmp_path):
     _, file, written = record(mpi, tmp_path, mpi.python, tmp_path / 'app.py', ranks=2)
     assert written[:2] == [2, 9] and written[2] > 6000 and written[3] == 6
     check(file)
+    assert ' app.py:8\n' in (tmp_path / 't/summary.txt').read_text()  # and no function of mpi4py
 
 
 def test_mpi4py_with_windows_and_persistent_requests_is_recorded(mpi, tmp_path):
