@@ -152,6 +152,12 @@ def test_a_collective_is_replaced(tmp_path):
         assert done.returncode == 2 and done.stderr
 
 
+def test_a_schedule_of_a_collective_that_is_not_there_is_told(tmp_path):
+    done = sluice('trace', 'goal', '--use', f'bcast={tmp_path}/mine', tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f'sluice: trace: {tmp_path}/mine: No such file or directory\n'
+
+
 def test_mpi4py_is_recorded(mpi, tmp_path):
     if subprocess.run([mpi.python, '-c', 'import mpi4py'], capture_output=True, env=mpi.env()).returncode:
         pytest.skip('mpi4py is not here')

@@ -114,7 +114,8 @@ int goal_input_open(struct goal_input *in, const char *verb, const char *path, b
 int goal_input_stream(struct goal_input *in, const char *verb, const char *path,
 		      const struct goalfile_calls *to, void *ctx);
 void goal_input_close(struct goal_input *in);
-/* Says why a file is refused, and keeps it in in->why. Returns: TOOL_FAILED. */
+/* Says why a file is refused, and keeps it in in->why. verb: of sluice goal, or "trace". Returns:
+ * TOOL_FAILED. */
 int goal_input_refuse(struct goal_input *in, const char *verb, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* As goal_input_open(), and prints the problems. */

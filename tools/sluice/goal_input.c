@@ -45,7 +45,8 @@ int goal_input_refuse(struct goal_input *in, const char *verb, const char *fmt, 
 	va_end(args);
 	if (n < 0)
 		in->why = NULL;
-	tool_say("goal %s: %s: %s", verb, in->name, in->why ? in->why : goal_why(-ENOMEM));
+	tool_say("%s%s: %s: %s", strcmp(verb, "trace") ? "goal " : "", verb, in->name,
+		 in->why ? in->why : goal_why(-ENOMEM));
 	return TOOL_FAILED;
 }
 
