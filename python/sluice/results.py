@@ -49,9 +49,9 @@ class Step:
 @dataclasses.dataclass(frozen=True)
 class Simulation:
     """A result of `sluice goal sim`. end_ns: [ranks] when each rank ended. path_ns: the critical path's
-    time by cause; path: its steps, first to last. complete: False when something is stuck; stuck: 20
-    operations, and how many more there are. intervals: with timeline only. json: all that the command
-    printed."""
+    time by cause; path: its steps, first to last. complete: False when something is stuck, or the schedule
+    takes longer than 53 days; stuck: 20 operations, and how many more there are. intervals: with timeline
+    only. json: all that the command printed."""
     complete: bool
     total_ns: float
     end_ns: Floats
