@@ -39,27 +39,38 @@ static void *bound_to(void *function, uintptr_t base)
 	return dladdr(function, &info) && (uintptr_t)info.dli_fbase != base ? function : NULL;
 }
 
-bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic)
+/* Returns: the entry of a function in a library's table; NULL: the library does not call it so. */
+static void **find_entry(const char *name, uintptr_t base, const void *dynamic)
 {
 	const ElfW(Rela) *rela = (const void *)dynamic_value(dynamic, DT_JMPREL);
 	const ElfW(Rela) *end =
 		(const void *)((const char *)rela + dynamic_value(dynamic, DT_PLTRELSZ));
 	const ElfW(Sym) *symbols = (const void *)dynamic_value(dynamic, DT_SYMTAB);
 	const char *names = (const char *)dynamic_value(dynamic, DT_STRTAB);
+
+	for (; rela && rela < end; rela++)
+		if (!strcmp(names + symbols[ELF64_R_SYM(rela->r_info)].st_name, name))
+			return (void **)(base + rela->r_offset);
+	return NULL;
+}
+
+bool os_has_import(const char *name, uintptr_t base, const void *dynamic)
+{
+	return find_entry(name, base, dynamic);
+}
+
+bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic)
+{
+	void **entry = find_entry(import->name, base, dynamic), *before;
 	bool is_read_only = dynamic_value(dynamic, DT_BIND_NOW) ||
 			    dynamic_value(dynamic, DT_FLAGS) & DF_BIND_NOW ||
 			    dynamic_value(dynamic, DT_FLAGS_1) & DF_1_NOW;
 
-	for (; rela && rela < end; rela++) {
-		void **entry = (void **)(base + rela->r_offset), *before;
-
-		if (strcmp(names + symbols[ELF64_R_SYM(rela->r_info)].st_name, import->name))
-			continue;
-		before = bound_to(*entry, base);
-		if (before)
-			import->next = before;
-		return import->next && before != import->by &&
-		       write_entry(entry, import->by, is_read_only);
-	}
-	return false;
+	if (!entry)
+		return false;
+	before = bound_to(*entry, base);
+	if (before)
+		import->next = before;
+	return import->next && before != import->by &&
+	       write_entry(entry, import->by, is_read_only);
 }

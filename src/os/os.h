@@ -209,6 +209,8 @@ struct os_import {
  */
 __attribute__((cold))
 bool os_replace_import(struct os_import *import, uintptr_t base, const void *dynamic);
+/* Does a library, as above, call this function through its procedure linkage table? */
+__attribute__((cold)) bool os_has_import(const char *name, uintptr_t base, const void *dynamic);
 
 /* wait_round() of libsluice.so, for another library that a host MPI calls instead of sched_yield().
  * NULL: libsluice.so is not loaded. */

@@ -4,11 +4,13 @@
  *
  *   calls sched_yield() in each: MPICH 5, Intel MPI; preload/yield.c
  *   does so if asked: Open MPI, by a variable of the environment
- *   never: MPICH 4.0 built for one lock. Its device UCX is polled in each round by a function of
- *   another library, which the host MPI calls through its procedure linkage table
+ *   never: MPICH 3.4 to 4.3. In each round it polls its device by a function of another library: of
+ *   UCX, through its own procedure linkage table, or of libfabric, through a completion queue
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "mpi/front/front.h"
@@ -41,6 +43,82 @@ static unsigned poll_device(void *worker)
 	return events;
 }
 
+/*
+ * libfabric's functions are called through the tables of its objects (struct fid_fabric, fid_domain
+ * and fid_cq with struct fi_ops_*), whose order is part of its ABI. An object whose host MPI polls
+ * it gets a copy of its table, in which one function is ours: of the fabric the one that opens a
+ * domain, of the domain the one that opens a completion queue, of the queue the one that reads it.
+ */
+struct fi_table {
+	size_t bytes;
+	void *functions[31];
+};
+struct fi_object {
+	size_t class;
+	void *context, *common;
+	struct fi_table *table;
+};
+typedef int fi_open_fabric(void *attr, struct fi_object **out, void *context);
+typedef int fi_open(struct fi_object *, void *attr, struct fi_object **out, void *context);
+typedef ssize_t fi_read(struct fi_object *, void *out, size_t count);
+static fi_open_fabric open_fabric;
+static fi_open open_domain, open_queue;
+static fi_read read_queue;
+
+struct fi_hook {
+	unsigned function; /* of the table */
+	void *by;
+	void *next;
+	struct fi_table *host, ours;
+};
+static struct fi_hook of_fabric = { .function = 0, .by = (void *)open_domain };
+static struct fi_hook of_domain = { .function = 1, .by = (void *)open_queue };
+static struct fi_hook of_queue = { .function = 0, .by = (void *)read_queue };
+static struct os_import fabric = { .name = "fi_fabric", .by = (void *)open_fabric };
+
+/* Objects of a second provider keep their tables. */
+__attribute__((cold)) static int hook(int ret, struct fi_object *const *out, struct fi_hook *h)
+{
+	struct fi_table *host = ret ? NULL : (*out)->table;
+
+	if (!h->host && host && host->bytes <= sizeof h->ours) {
+		h->host = host;
+		h->next = host->functions[h->function];
+		memcpy(&h->ours, host, host->bytes);
+		h->ours.functions[h->function] = h->by;
+	}
+	if (host && host == h->host)
+		(*out)->table = &h->ours;
+	return ret;
+}
+
+__attribute__((cold))
+static int open_fabric(void *attr, struct fi_object **out, void *context)
+{
+	return hook(((fi_open_fabric *)fabric.next)(attr, out, context), out, &of_fabric);
+}
+
+__attribute__((cold))
+static int open_domain(struct fi_object *o, void *attr, struct fi_object **out, void *context)
+{
+	return hook(((fi_open *)of_fabric.next)(o, attr, out, context), out, &of_domain);
+}
+
+__attribute__((cold))
+static int open_queue(struct fi_object *o, void *attr, struct fi_object **out, void *context)
+{
+	return hook(((fi_open *)of_domain.next)(o, attr, out, context), out, &of_queue);
+}
+
+static ssize_t read_queue(struct fi_object *queue, void *out, size_t count)
+{
+	ssize_t events = ((fi_read *)of_queue.next)(queue, out, count);
+
+	if (events == -EAGAIN)
+		wait_round();
+	return events;
+}
+
 static void replace_progress(void)
 {
 	void *handle = front_library_handle();
@@ -51,6 +129,10 @@ static void replace_progress(void)
 	progress.next = dlsym(handle, progress.name);
 	if (!os_replace_import(&progress, map->l_addr, map->l_ld))
 		progress.next = NULL;
+	if (!os_has_import("sched_yield", map->l_addr, map->l_ld)) {
+		fabric.next = dlsym(handle, fabric.name);
+		os_replace_import(&fabric, map->l_addr, map->l_ld);
+	}
 }
 
 /* ---- start --------------------------------------------------------------------------------- */
