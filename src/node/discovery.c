@@ -37,6 +37,8 @@ static struct {
 	int fd;
 	int reserve;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
+	/* when it was announced: what others see of this process, whatever user it becomes */
+	uid_t user;
 	/* ranks that have been present: they leave in MPI_Finalize only */
 	uint64_t known[KNOWN_RANKS / 64];
 } discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .reserve = -1 };
@@ -139,6 +141,7 @@ __attribute__((cold)) void node_announce(bool prefer_pmix)
 	discovery.fd = fd;
 	discovery.reserve = open_reserve();
 	discovery.job = job;
+	discovery.user = geteuid();
 	memset(discovery.known, 0, sizeof discovery.known);
 	pthread_mutex_unlock(&discovery.lock);
 	if (fd >= 0)
@@ -158,7 +161,8 @@ __attribute__((cold)) static bool is_present(uint64_t job, int rank, int *out_pi
 		return false;
 	present = !connect(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank));
 	if (present)
-		present = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+		present = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) &&
+			  c.uid == discovery.user;
 	else
 		present = errno == EAGAIN;
 	*out_pid = present ? c.pid : 0;

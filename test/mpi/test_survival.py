@@ -264,6 +264,16 @@ def test_unprivileged_user(get_mpi, with_sluice, restrict, tmp_path):
                       env={**ADOPT, 'HARNESS_DUMPABLE': '0', 'HOME': '/tmp'}))
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_a_rank_that_becomes_another_user(name, get_mpi, with_sluice):
+    """It gives up root after MPI_Init: all ranks must agree whether Sluice serves them."""
+    if os.getuid():
+        pytest.skip('needs root')
+    mpi = get_mpi(name)
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, sluice=with_sluice, timeout=40,
+                      env={**ADOPT, 'HARNESS_USER': '65534', 'MPIR_CVAR_CH4_CMA_ENABLE': '0'}))
+
+
 def test_info_says_why_not(with_sluice, restrict):
     """`sluice info` gives the reason for what is refused."""
     for refusal, reason in [('deny=process_vm_readv', 'operation not permitted'),
