@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The scheduler in ranks and on workers: see switch.h. The part of the carrier is monitor.c. */
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -442,15 +443,16 @@ NOT_WATCHED void *switch_home(struct endpoint *self)
 	return r->frame;
 }
 
-NOT_WATCHED static void set_mask(const uint64_t *mask, uint64_t *old)
+NOT_WATCHED static long set_mask(const uint64_t *mask, uint64_t *old)
 {
-	sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, sizeof *mask);
+	return sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, old, sizeof *mask);
 }
 
 /* Returns: whether the rank was away. A child by fork() has the memory, and no scheduler. */
 NOT_WATCHED static bool decouple(struct switch_rank *r)
 {
-	const uint64_t all = ~0ull;
+	const uint64_t all = ~0ull, none = 0;
+	const struct timespec now = { 0 };
 
 	if (atomic_load_explicit(&r->group->ranks, memory_order_relaxed) < 2)
 		return false; /* nobody to give the processor to */
@@ -462,7 +464,10 @@ NOT_WATCHED static bool decouple(struct switch_rank *r)
 	    sud_syscall(SYS_sigaltstack, NULL, &r->signal_stack) ||
 	    r->signal_stack.ss_flags & SS_ONSTACK)
 		return false;
-	set_mask(&all, &r->mask);
+	/* a filter that the program has set may refuse them: no signal would wake the home */
+	if (sud_syscall(SYS_rt_sigtimedwait, &none, NULL, &now, sizeof none) != -EAGAIN ||
+	    set_mask(&all, &r->mask))
+		return false;
 	r->since_home = 0;
 	switch_decouple(&r->endpoint, r->home_stack + HOME_STACK_BYTES);
 	return true;

@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <fenv.h>
 #include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <locale.h>
 #include <malloc.h>
 #include <math.h>
@@ -18,6 +20,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +29,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -186,6 +190,19 @@ static int stacks(void)
 	return 0;
 }
 
+static int raised_stacks(void)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_STACK, &limit);
+	for (rlim_t mb = 100; mb <= 200; mb += 50) {
+		limit.rlim_cur = mb << 20;
+		if (setrlimit(RLIMIT_STACK, &limit))
+			return fail("setrlimit()");
+	}
+	return stacks();
+}
+
 static int heaps(void)
 {
 	char *blocks[100];
@@ -302,6 +319,29 @@ static int masks(void)
 		meet();
 	}
 	return 0;
+}
+
+/* The scheduler must not wait by a call that rank 0 has had refused. */
+static int filters(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigtimedwait, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+	struct timespec none = { 0, 0 };
+	sigset_t set;
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (!rank && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return fail("a filter");
+	for (int i = 0; i < ROUNDS; i++)
+		meet();
+	sigemptyset(&set);
+	return sigtimedwait(&set, NULL, &none) == -1 && errno == (rank ? EAGAIN : EPERM) ?
+		       0 : fail("the filter of another rank");
 }
 
 /* ---- threads ------------------------------------------------------------------------------- */
@@ -505,9 +545,11 @@ int main(int argc, char **argv)
 		int (*run)(void);
 	} habits[] = {
 		{ "libc", libc_state }, { "tls", thread_locals }, { "libraries", libraries },
-		{ "stacks", stacks }, { "heaps", heaps }, { "timers", timers },
+		{ "stacks", stacks }, { "raised stacks", raised_stacks },
+		{ "heaps", heaps }, { "timers", timers },
 		{ "float traps", float_traps }, { "signal stacks", signal_stacks },
-		{ "masks", masks }, { "cancels", cancels }, { "mutex", shared_mutex },
+		{ "masks", masks }, { "filters", filters },
+		{ "cancels", cancels }, { "mutex", shared_mutex },
 		{ "files", files }, { "limits", limits }, { "names", names },
 		{ "children", children }, { "pipes and locks", pipes_and_locks },
 		{ "silence", silence },
