@@ -13,12 +13,14 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "endpoints/private.h"
 #include "os/os.h"
 #include "preload/elf_view.h"
+#include "sud/sud.h"
 
 #define PAGE 4096ull
 #define GIB (1ull << 30)
@@ -222,42 +224,75 @@ struct stack {
 	uint64_t sp;
 };
 
-/* Reserves the stack with a guard below it. ld.so makes a stack executable by PROT_GROWSDOWN,
- * which the kernel permits for mappings that grow; this one has its full size from the start. */
-static void *map_guarded(uint64_t size)
+enum {
+	STACK_PROT = PROT_READ | PROT_WRITE,
+	/* ld.so makes a stack executable by PROT_GROWSDOWN, which the kernel permits for mappings
+	 * that grow; this one has its full size from the start */
+	STACK_FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN |
+		      MAP_FIXED,
+};
+
+/* Maps a stack at the end of what it may become, with a guard below. Returns: the begin, or NULL. */
+static char *map_guarded(uint64_t size, uint64_t most)
 {
-	char *at = mmap(NULL, size + GUARD_BYTES, PROT_NONE,
+	char *at = mmap(NULL, most + GUARD_BYTES, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED)
 		return NULL;
-	if (mmap(at + GUARD_BYTES, size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_GROWSDOWN |
-			 MAP_FIXED,
-		 -1, 0) != MAP_FAILED)
+	if (mmap(at + GUARD_BYTES + most - size, size, STACK_PROT, STACK_FLAGS, -1, 0) !=
+	    MAP_FAILED)
 		return at;
-	munmap(at, size + GUARD_BYTES);
+	munmap(at, most + GUARD_BYTES);
 	return NULL;
+}
+
+/* Runs in the rank: see struct endpoint. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void
+raise_stack(struct endpoint *e, uint64_t bytes)
+{
+	bool is_most = bytes >= e->stack_end - e->stack_floor;
+	uint64_t begin = is_most ? e->stack_floor : page_down(e->stack_end - bytes);
+	uint64_t added = e->stack_begin - begin;
+
+	if (begin >= e->stack_begin ||
+	    sud_syscall(SYS_mmap, begin, added, STACK_PROT, STACK_FLAGS, -1, 0) != (long)begin)
+		return;
+	sud_syscall(SYS_madvise, begin, added, MADV_NOHUGEPAGE);
+	e->stack_begin = begin;
+}
+
+static uint64_t bytes_of_limit(rlim_t limit)
+{
+	return base_min_u64(limit, STACK_UNLIMITED - PAGE) == limit ? page_up(limit) :
+								      STACK_UNLIMITED;
 }
 
 static int map_stack(const struct image_start *start, uint64_t least, struct stack *out)
 {
-	rlim_t limit = start->state.limits[RLIMIT_STACK].rlim_cur;
-	uint64_t size = limit == RLIM_INFINITY ? STACK_UNLIMITED : page_up(limit);
+	const struct rlimit *limit = &start->state.limits[RLIMIT_STACK];
+	struct endpoint *e = start->endpoint;
+	uint64_t size, most;
 	void *at;
 
 	least = base_max_u64(page_up(least), STACK_LEAST);
+	size = base_max_u64(bytes_of_limit(limit->rlim_cur), least);
+	most = base_max_u64(bytes_of_limit(limit->rlim_max), size);
 	/* the kernel refuses the reservation where it counts every mapping as memory */
-	for (size = base_max_u64(size, least);; size = base_max_u64(size / 2, least)) {
-		at = map_guarded(size);
-		if (at)
-			break;
-		if (size == least)
+	while (!(at = map_guarded(size, most))) {
+		if (most == least)
 			return -ENOMEM;
+		if (most == size)
+			size = base_max_u64(size / 2, least);
+		most = size;
 	}
 	out->low = (uint64_t)at;
-	out->bytes = size + GUARD_BYTES;
+	out->bytes = most + GUARD_BYTES;
 	madvise(at, out->bytes, MADV_NOHUGEPAGE);
+	e->stack_floor = out->low + GUARD_BYTES;
+	e->stack_end = out->low + out->bytes;
+	e->stack_begin = e->stack_end - size;
+	e->raise_stack = raise_stack;
 	return 0;
 }
 

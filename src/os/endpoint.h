@@ -64,6 +64,10 @@ struct endpoint {
 	uint64_t switches, trips; /* to another rank; home by a system call or a fault */
 	uint64_t handoffs; /* times that it kept its worker and others got the queue */
 	uint64_t stays;    /* times that it chose to stay home for a while */
+	/* The stack of its first thread: end, begin, and how far down it may grow. */
+	uint64_t stack_end, stack_begin, stack_floor;
+	/* Called by a rank whose limit is now this. */
+	void (*raise_stack)(struct endpoint *self, uint64_t bytes);
 };
 
 /* Once, in a constructor of the image's first thread. */
