@@ -16,8 +16,9 @@ import pytest
 from cli import SLUICE, compile_c, plain_env, sluice
 from test_endpoints import finish, start
 
-HABITS = ['libc', 'tls', 'libraries', 'stacks', 'raised stacks', 'heaps', 'timers', 'float traps', 'signal stacks',
-          'masks', 'filters', 'cancels', 'mutex', 'files', 'limits', 'names', 'children', 'pipes and locks', 'silence']
+HABITS = ['libc', 'tls', 'libraries', 'stacks', 'raised stacks', 'heaps', 'timers', 'float traps',
+          'signal stacks', 'masks', 'filters', 'cancels', 'mutex', 'files', 'limits', 'names', 'children',
+          'pipes and locks', 'silence']
 LIBRARY = '''
 int habit_state = 1;
 int habit_add(int n) { static int sum; return sum += n; }
