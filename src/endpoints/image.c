@@ -232,7 +232,7 @@ enum {
 		      MAP_FIXED,
 };
 
-/* Maps a stack at the end of what it may become, with a guard below. Returns: the begin, or NULL. */
+/* Maps a stack at the end of what it may become, guard below. Returns: the begin, or NULL. */
 static char *map_guarded(uint64_t size, uint64_t most)
 {
 	char *at = mmap(NULL, most + GUARD_BYTES, PROT_NONE,
