@@ -96,7 +96,6 @@ struct goal_places {
 struct goal_input {
 	const char *name;                   /* in messages */
 	const struct goal_program *program; /* verified */
-	bool is_text;
 	struct goal_places *places;         /* [ranks]; NULL: not requested, or not a text */
 	uint32_t place_count;
 	struct goal_problems problems;      /* problems of the text */

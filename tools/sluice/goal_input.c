@@ -260,7 +260,6 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 	struct stat st;
 	int ret = text_parse(r->to_path ? &to_file : &to_memory, r);
 
-	r->in->is_text = true;
 	if (r->to_path)
 		ret = finish_file(r, ret);
 	else if (!ret)

@@ -70,8 +70,7 @@ struct trace_call {
 	bool is_root;
 	/* joined: bytes of transfers to this rank, by mover; end of the last transfer (0:
 	 * unknown) */
-	uint64_t own, peers, channel, for_others, done_ns;
-	uint32_t own_fragments, peer_fragments, channel_fragments;
+	uint64_t own, peers, channel, done_ns;
 	uint32_t detached;           /* index of its end, or TRACE_NO_CALL */
 	uint64_t late_ns;            /* joined: of its time, until the last rank came */
 };

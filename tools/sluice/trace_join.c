@@ -113,16 +113,12 @@ static struct index index_by_op(const struct trace_data *d)
 
 static void count_received(struct trace_call *c, const struct trace_copied *copy)
 {
-	if (copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER) {
+	if (copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER)
 		c->channel += copy->bytes;
-		c->channel_fragments += 1u + copy->more;
-	} else if (copy->by == c->rank) {
+	else if (copy->by == c->rank)
 		c->own += copy->bytes;
-		c->own_fragments += 1u + copy->more;
-	} else {
+	else
 		c->peers += copy->bytes;
-		c->peer_fragments += 1u + copy->more;
-	}
 }
 
 /* Converts a rank number, possibly a TRACE_TO_ constant, into a range of ranks of a group. */
@@ -150,7 +146,6 @@ static void join_copy(struct trace_data *d, const struct index *by_op, struct tr
 		      uint32_t ranks)
 {
 	struct trace_call *from = find_by_op(d, by_op, copy->group, copy->op, copy->src);
-	struct trace_call *by = find_by_op(d, by_op, copy->group, copy->op, copy->by);
 	uint32_t r, end;
 
 	for (range_of(copy->dst, ranks, &r, &end); r < end; r++) {
@@ -161,8 +156,6 @@ static void join_copy(struct trace_data *d, const struct index *by_op, struct tr
 		copy->call = (uint32_t)(to - d->calls);
 		count_received(to, copy);
 		to->done_ns = base_max_u64(to->done_ns, copy->end_ns);
-		if (by && by != to)
-			by->for_others += copy->bytes;
 	}
 	if (from)
 		from->done_ns = base_max_u64(from->done_ns, copy->end_ns);
