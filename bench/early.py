@@ -3,12 +3,10 @@
 import json
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import hosts as H
-import report
 from early_sections import FORMS, SIDES
 
 PROGRAMS = ("overlap_bench", "synthetic_bench", "idle_bench", "collective_bench")

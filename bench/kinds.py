@@ -31,7 +31,6 @@ KINDS = ["bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allre
          "reduce_scatter_block", "scan",
          "exscan"]
 FAMILIES = ["SCATTER", "ALLGATHER", "ALLTOALL", "REDUCE", "ALLREDUCE", "SCAN", "REDUCE_SCATTER", "VECTOR"]
-MEMORIES = ["again", "new", "untouched"]
 SIDES = ["plain", "default", "host", "ours"]
 
 

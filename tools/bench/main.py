@@ -27,7 +27,7 @@ import page  # noqa: E402
 import runner  # noqa: E402
 import scenarios as S  # noqa: E402
 import table  # noqa: E402
-from errors import DONE, FAILED, Misuse, Parser, Stop, run_main, say  # noqa: E402
+from errors import DONE, FAILED, Misuse, Parser, run_main, say  # noqa: E402
 from progress import Progress  # noqa: E402
 
 QUICK_S = 50

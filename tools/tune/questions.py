@@ -3,7 +3,6 @@
 from units import short_bytes
 
 K, M, NEVER = 1 << 10, 1 << 20, 1 << 40
-SIZE_MAX = 64 * M
 LLC_SHARE = 3 / 16  # of the last-level cache, from which os/copy.c bypasses it by default
 LLC_UNKNOWN = 32 * M
 
