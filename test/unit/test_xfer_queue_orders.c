@@ -176,6 +176,7 @@ static void model_stop(struct xfer_queue *m);
 static bool model_is_stopped(const struct xfer_queue *m);
 static bool model_is_idle(const struct xfer_queue *m) UNUSED;
 static bool model_rescue(struct xfer_queue *m, uint64_t now_ns) UNUSED;
+static uint64_t model_due_ns(const struct xfer_queue *m) UNUSED;
 #include "xfer/queue.c"
 #undef xfer_claim
 #undef xfer_unclaim
