@@ -12,7 +12,6 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <threads.h>
@@ -80,18 +79,6 @@ __attribute__((constructor)) static void resolve_early(void)
 	(void)NEXT(pselect);
 	(void)NEXT(pthread_kill);
 }
-
-/* ---- masks as words ---------------------------------------------------------------------- */
-
-static uint64_t mask_from(const sigset_t *set)
-{
-	uint64_t mask;
-
-	memcpy(&mask, set, sizeof(mask));
-	return mask;
-}
-
-static void mask_to(sigset_t *set, uint64_t mask) { memcpy(set, &mask, sizeof(mask)); }
 
 /* ---- actions ----------------------------------------------------------------------------- */
 
@@ -193,7 +180,7 @@ static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, 
 		       sigset_t *old)
 {
 	uint64_t virtual = *sud_virtual_mask(),
-		 ours = set ? mask_from(set) & sud_unblockable() : 0;
+		 ours = set ? sud_mask_from(set) & sud_unblockable() : 0;
 	sigset_t without;
 	int ret;
 
@@ -201,13 +188,13 @@ static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, 
 		return real(how, set, old);
 	if (set) {
 		without = *set;
-		mask_to(&without, mask_from(set) & ~sud_unblockable());
+		sud_mask_to(&without, sud_mask_from(set) & ~sud_unblockable());
 	}
 	ret = real(how, set ? &without : NULL, old);
 	if (ret)
 		return ret;
 	if (old)
-		mask_to(old, mask_from(old) | virtual);
+		sud_mask_to(old, sud_mask_from(old) | virtual);
 	if (set)
 		sud_mask_changed(how, ours);
 	return 0;
@@ -229,8 +216,8 @@ static int old_mask_call(int how, uint32_t mask)
 	sigset_t set, old;
 
 	sigemptyset(&set);
-	mask_to(&set, mask);
-	return sigprocmask(how, &set, &old) ? -1 : (int)mask_from(&old);
+	sud_mask_to(&set, mask);
+	return sigprocmask(how, &set, &old) ? -1 : (int)sud_mask_from(&old);
 }
 
 EXPORT int sigblock(int mask) { return old_mask_call(SIG_BLOCK, (uint32_t)mask); }
@@ -286,7 +273,7 @@ EXPORT int sigpending(sigset_t *set)
 	int ret = NEXT(sigpending)(set);
 
 	if (!ret && base_unlikely(sud_pending()))
-		mask_to(set, mask_from(set) | sud_pending());
+		sud_mask_to(set, sud_mask_from(set) | sud_pending());
 	return ret;
 }
 
@@ -294,10 +281,10 @@ EXPORT int sigpending(sigset_t *set)
 
 static const sigset_t *without_ours(const sigset_t *set, sigset_t *room)
 {
-	if (!set || !(mask_from(set) & sud_unblockable()))
+	if (!set || !(sud_mask_from(set) & sud_unblockable()))
 		return set;
 	*room = *set;
-	mask_to(room, mask_from(set) & ~sud_unblockable());
+	sud_mask_to(room, sud_mask_from(set) & ~sud_unblockable());
 	return room;
 }
 
@@ -360,7 +347,7 @@ static int get_pending(const sigset_t *set, siginfo_t *out)
 
 	if (base_likely(!sud_pending()))
 		return 0;
-	signo = sud_pending_get(mask_from(set), &si);
+	signo = sud_pending_get(sud_mask_from(set), &si);
 	if (signo && out)
 		*out = si;
 	return signo;

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* ---- actions ----------------------------------------------------------------------------- */
 
@@ -42,6 +43,17 @@ void sud_relay_show(const struct sud_relay *o, struct sigaction *sa);
 bool sud_relays(void);
 
 /* ---- masks ------------------------------------------------------------------------------- */
+
+/* The first 64 signals of a set, as the kernel's mask. */
+static inline uint64_t sud_mask_from(const sigset_t *set)
+{
+	uint64_t mask;
+
+	memcpy(&mask, set, sizeof(mask));
+	return mask;
+}
+
+static inline void sud_mask_to(sigset_t *set, uint64_t mask) { memcpy(set, &mask, sizeof(mask)); }
 
 /* Returns: the signals that no mask of the kernel may contain. */
 uint64_t sud_unblockable(void);

@@ -302,23 +302,13 @@ uint64_t sud_unblockable(void)
 	       (atomic_load_explicit(&is_installed[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
 }
 
-static uint64_t mask_from(const sigset_t *set)
-{
-	uint64_t mask;
-
-	memcpy(&mask, set, sizeof(mask));
-	return mask;
-}
-
-static void mask_to(sigset_t *set, uint64_t mask) { memcpy(set, &mask, sizeof(mask)); }
-
 static void to_user(const struct action *a, struct sigaction *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->sa_sigaction = (sud_handler *)a->handler;
 	out->sa_flags = (int)a->flags; /* libc shows its restorer as well */
 	out->sa_restorer = a->restorer;
-	mask_to(&out->sa_mask, a->mask);
+	sud_mask_to(&out->sa_mask, a->mask);
 }
 
 static void to_kernel(const struct sigaction *sa, struct action *out)
@@ -326,7 +316,8 @@ static void to_kernel(const struct sigaction *sa, struct action *out)
 	*out = (struct action){ .handler = (void *)sa->sa_sigaction,
 				.flags = (unsigned)sa->sa_flags | KERNEL_RESTORER,
 				.restorer = sud_restorer,
-				.mask = mask_from(&sa->sa_mask) & ~(BIT(SIGKILL) | BIT(SIGSTOP)) };
+				.mask = sud_mask_from(&sa->sa_mask) &
+					~(BIT(SIGKILL) | BIT(SIGSTOP)) };
 }
 
 int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out)
@@ -377,7 +368,7 @@ void sud_relay_put(int signo, const struct sud_relay *from)
 
 void sud_relay_set(int signo, struct sigaction *sa)
 {
-	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
+	uint64_t mask = sud_mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
 	struct sud_relay o = sud_relay_get(signo);
 	struct action a = { .handler = (void *)sa->sa_sigaction };
 	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
@@ -385,7 +376,7 @@ void sud_relay_set(int signo, struct sigaction *sa)
 
 	if (!is_other(signo) || (!hidden && !o.hidden && !relays))
 		return;
-	mask_to(&sa->sa_mask, mask & ~hidden);
+	sud_mask_to(&sa->sa_mask, mask & ~hidden);
 	o.masked_by = a.handler;
 	o.hidden = hidden;
 	if (relays) {
@@ -404,7 +395,7 @@ void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
 	}
 	if (o->hidden && o->masked_by == (void *)sa->sa_sigaction)
-		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->hidden);
+		sud_mask_to(&sa->sa_mask, sud_mask_from(&sa->sa_mask) | o->hidden);
 }
 
 bool sud_relays(void) { return is_ours(SIGSYS); }
