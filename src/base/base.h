@@ -223,12 +223,14 @@ base_option_source_name(enum base_option_source source); /* "default", "tune fil
 int base_user_folder(char *out, size_t cap);
 
 /* Writes the value of one option as a user would ("64K"). Returns: a length like snprintf(). */
+__attribute__((cold))
 int base_option_print(const struct base_option *o, char *buf, size_t cap);
 
 /* "What Sluice does" ... */
 const char *base_group_title(enum base_group group);
 
 /* Writes the allowed values: "on or off", "a whole number from 0 to 1000000 us". */
+__attribute__((cold))
 void base_option_describe(const struct base_option *o, char *buf, size_t cap);
 
 /* Adds values outside the table that ranks must agree on to base_options_hash(). */

@@ -93,6 +93,7 @@ int shadow_trial(const struct guard_kind *kind, char *reason, size_t cap);
 /* ---- uffd.c ------------------------------------------------------------------------------ */
 
 /* guard_uffd.open() without its threads: uffd_has_threads() starts them. */
+__attribute__((cold))
 int uffd_open(char *reason, size_t cap);
 /*
  * For guard_wait_begin(): in a thread that serves faults another one takes over reading them.

@@ -118,6 +118,7 @@ void policy_figures_begin(struct policy_figures figures[COLL_COUNT]);
 int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *name,
 		       const char *value);
 /* Writes the figures as lines of a file. */
+__attribute__((cold))
 void policy_figures_print(const struct policy_figures figures[COLL_COUNT], FILE *out);
 /* Returns: a hash over all figures, on which ranks must agree. */
 uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT]);

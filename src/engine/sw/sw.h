@@ -120,7 +120,9 @@ extern _Atomic uint64_t sw_open; /* bit i: sw_chans[i] is open; written under th
 
 /* Starts the workers. Returns: 0, or -errno and nothing has changed. Context: under the context's
  * lock. */
+__attribute__((cold))
 int sw_pool_start(int node, int workers);
+__attribute__((cold))
 void sw_pool_stop(void); /* the queues are empty */
 int sw_pool_size(void);
 void sw_pool_forget(void);
