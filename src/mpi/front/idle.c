@@ -62,7 +62,7 @@ typedef int fi_open_fabric(void *attr, struct fi_object **out, void *context);
 typedef int fi_open(struct fi_object *, void *attr, struct fi_object **out, void *context);
 typedef ssize_t fi_read(struct fi_object *, void *out, size_t count);
 static fi_open_fabric open_fabric;
-static fi_open open_domain, open_queue;
+static fi_open open_device, open_queue;
 static fi_read read_queue;
 
 struct fi_hook {
@@ -71,8 +71,8 @@ struct fi_hook {
 	void *next;
 	struct fi_table *host, ours;
 };
-static struct fi_hook of_fabric = { .function = 0, .by = (void *)open_domain };
-static struct fi_hook of_domain = { .function = 1, .by = (void *)open_queue };
+static struct fi_hook of_fabric = { .function = 0, .by = (void *)open_device };
+static struct fi_hook of_device = { .function = 1, .by = (void *)open_queue };
 static struct fi_hook of_queue = { .function = 0, .by = (void *)read_queue };
 static struct os_import fabric = { .name = "fi_fabric", .by = (void *)open_fabric };
 
@@ -99,15 +99,15 @@ static int open_fabric(void *attr, struct fi_object **out, void *context)
 }
 
 __attribute__((cold))
-static int open_domain(struct fi_object *o, void *attr, struct fi_object **out, void *context)
+static int open_device(struct fi_object *o, void *attr, struct fi_object **out, void *context)
 {
-	return hook(((fi_open *)of_fabric.next)(o, attr, out, context), out, &of_domain);
+	return hook(((fi_open *)of_fabric.next)(o, attr, out, context), out, &of_device);
 }
 
 __attribute__((cold))
 static int open_queue(struct fi_object *o, void *attr, struct fi_object **out, void *context)
 {
-	return hook(((fi_open *)of_domain.next)(o, attr, out, context), out, &of_queue);
+	return hook(((fi_open *)of_device.next)(o, attr, out, context), out, &of_queue);
 }
 
 static ssize_t read_queue(struct fi_object *queue, void *out, size_t count)
@@ -129,7 +129,9 @@ static void replace_progress(void)
 	progress.next = dlsym(handle, progress.name);
 	if (!os_replace_import(&progress, map->l_addr, map->l_ld))
 		progress.next = NULL;
-	if (!os_has_import("sched_yield", map->l_addr, map->l_ld)) {
+	/* Open MPI's libmpi.so calls the latter, which yields */
+	if (!os_has_import("sched_yield", map->l_addr, map->l_ld) &&
+	    !os_has_import("opal_progress", map->l_addr, map->l_ld)) {
 		fabric.next = dlsym(handle, fabric.name);
 		os_replace_import(&fabric, map->l_addr, map->l_ld);
 	}
