@@ -132,7 +132,7 @@ static void replace_progress(void)
 	/* Open MPI's libmpi.so calls the latter, which yields */
 	if (!os_has_import("sched_yield", map->l_addr, map->l_ld) &&
 	    !os_has_import("opal_progress", map->l_addr, map->l_ld)) {
-		fabric.next = dlsym(handle, fabric.name);
+		fabric.next = dlvsym(handle, fabric.name, "FABRIC_1.1");
 		os_replace_import(&fabric, map->l_addr, map->l_ld);
 	}
 }
