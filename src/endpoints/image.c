@@ -240,6 +240,7 @@ static char *map_guarded(uint64_t size, uint64_t most)
 
 	if (at == MAP_FAILED)
 		return NULL;
+	madvise(at, most + GUARD_BYTES, MADV_DONTDUMP); /* gdb would write zeros for all of it */
 	if (mmap(at + GUARD_BYTES + most - size, size, STACK_PROT, STACK_FLAGS, -1, 0) !=
 	    MAP_FAILED)
 		return at;

@@ -138,6 +138,7 @@ def test_a_core_dump_shows_the_stack_of_its_rank(working, tmp_path):
     commands = symbols(pids[1], tmp_path)
     said = gdb('-p', pids[1], '-ex', f'generate-core-file {tmp_path}/core', '-ex', 'detach')
     assert (tmp_path / 'core').exists(), said
+    assert (tmp_path / 'core').stat().st_size < 4 << 30
     said = gdb(SLUICE, tmp_path / 'core', '-x', commands, '-ex', 'print rank', '-ex', 'print steps > 0')
     assert '$1 = 1\n' in said and '$2 = 1\n' in said, said
 
