@@ -265,8 +265,10 @@ static void release_control(struct node_group *g)
 {
 	struct parked *p;
 
-	if (g->ranks) /* this rank's last access to the segment */
+	if (g->ranks) { /* this rank's last access to the segment */
 		atomic_fetch_add_explicit(&g->ranks[0].destroyed, 1, memory_order_acq_rel);
+		os_peer_memory_done();
+	}
 	if (!g->extent.bytes)
 		return;
 	if (!g->ranks || all_destroyed(g->ranks, g->size)) {

@@ -4,6 +4,10 @@
 
 #include "os/private.h"
 
+#if defined(__SANITIZE_THREAD__)
+_Atomic uint32_t os_peer_memory_order;
+#endif
+
 enum {
 	MOVSB_FROM = 256 << 10,         /* total bytes; below, it is no faster than memcpy */
 	INTERLEAVE_FROM = 512 << 10,    /* total bytes */

@@ -46,6 +46,26 @@ bool os_has_steady_ticks(void);
 int os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int os_futex_wake(_Atomic uint32_t *word, int n);
 
+/*
+ * TSan sees no order that another process makes: this one has used memory of a peer for the last
+ * time, the peer uses it for something else and says so, and another thread here writes to it.
+ * These two make that order. Without TSan they do nothing.
+ */
+#if defined(__SANITIZE_THREAD__)
+extern _Atomic uint32_t os_peer_memory_order;
+static inline void os_peer_memory_done(void)
+{
+	atomic_fetch_add_explicit(&os_peer_memory_order, 1, memory_order_release);
+}
+static inline void os_peer_memory_use(void)
+{
+	atomic_load_explicit(&os_peer_memory_order, memory_order_acquire);
+}
+#else
+static inline void os_peer_memory_done(void) {}
+static inline void os_peer_memory_use(void) {}
+#endif
+
 /* The widest vectors that this CPU and its kernel support. */
 enum os_simd { OS_SIMD_BASE, OS_SIMD_AVX2, OS_SIMD_AVX512 };
 enum os_simd os_simd(void);

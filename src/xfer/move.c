@@ -328,6 +328,7 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	bool is_worker = node_rank(v->group) < 0;
 	int ret;
 
+	os_peer_memory_use();
 	if (is_edges) {
 		ret = copy_edges(v);
 	} else {
