@@ -131,6 +131,16 @@ UNIT_TEST(call_sites_are_remembered)
 
 static int other_parent(void) { return -5; }
 
+static int has_own(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			return 1 + os_has_import(arg, info->dlpi_addr,
+						 (void *)(info->dlpi_addr +
+							  info->dlpi_phdr[i].p_vaddr));
+	return 0;
+}
+
 static int replace_own(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++)
@@ -153,6 +163,8 @@ UNIT_TEST(an_import_of_one_library_is_replaced)
 	struct os_import import = { "getpgrp", (void *)other_parent, NULL };
 	pid_t own = getpgid(0);
 
+	CHECK_EQ(os_objects_visit(has_own, (void *)(uintptr_t)none.name), 1);
+	CHECK_EQ(os_objects_visit(has_own, (void *)(uintptr_t)import.name), 2);
 	CHECK_EQ(os_objects_visit(replace_in_executable, &none), 2);
 	import.next = dlsym(RTLD_NEXT, import.name);
 	CHECK_EQ(os_objects_visit(replace_in_executable, &import), 1);
