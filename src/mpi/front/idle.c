@@ -4,7 +4,7 @@
  *
  *   calls sched_yield() in each: MPICH 5, Intel MPI; preload/yield.c
  *   does so if asked: Open MPI, by a variable of the environment
- *   never: MPICH 3.4 to 4.3. In each round it polls its device by a function of another library: of
+ *   never: MPICH 4.0 to 4.3. In each round it polls its device by a function of another library: of
  *   UCX, through its own procedure linkage table, or of libfabric, through a completion queue
  */
 #include <dlfcn.h>
@@ -47,7 +47,8 @@ static unsigned poll_device(void *worker)
  * libfabric's functions are called through the tables of its objects (struct fid_fabric, fid_domain
  * and fid_cq with struct fi_ops_*), whose order is part of its ABI. An object whose host MPI polls
  * it gets a copy of its table, in which one function is ours: of the fabric the one that opens a
- * domain, of the domain the one that opens a completion queue, of the queue the one that reads it.
+ * device (a domain in libfabric's words), of the device the one that opens a completion queue, of
+ * the queue the one that reads it.
  */
 struct fi_table {
 	size_t bytes;
