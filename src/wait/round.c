@@ -20,6 +20,9 @@
 #define TEST_NS      1000000u /* tests without other work are a wait after that */
 #define POLL_NS      1000u    /* a poll that found something takes longer, and 8 times the usual */
 #define COLD_POLL_NS 10000u   /* the same with cold caches: after a nap, or a yield to others */
+#define EMPTY_NS     16u      /* a poll of queues in memory that finds nothing takes about that */
+#define LONGER       8
+#define LONGER_SUM   2        /* the same of many polls, whose sum varies less */
 #define COLD_POLLS   2
 #define FIND_POLLS   3       /* MPICH completes a receive in the first to third after its message */
 #define LONGER_EVERY 64       /* longer rounds, after which the usual length grows by 1 ns */
@@ -117,13 +120,16 @@ static void begin(struct wait_thread *w, uint64_t now, uint64_t work_ns)
 }
 
 /* Returns: 0: the host MPI found nothing since the last idle round; else how long it took. */
-static uint64_t found_ns(struct wait_thread *w, uint64_t now)
+static uint64_t found_ns(struct wait_thread *w, uint32_t polls, uint64_t now)
 {
 	uint64_t round_ns = now - w->round_at_ns;
+	/* rounds of a probe may have one poll, and those of other calls many */
+	uint64_t usual_ns = base_max_u64(w->round_ns, polls * EMPTY_NS);
 	/* not where yields may run nobody: parts of an accumulate take 1 to 5 us to find */
 	bool is_cold = w->polls < COLD_POLLS || is_one_session;
 	uint64_t least_ns = is_cold ? COLD_POLL_NS : POLL_NS;
-	bool is_long = round_ns > base_max_u64(least_ns, 8 * w->round_ns);
+	uint64_t longer = polls > FIND_POLLS ? LONGER_SUM : LONGER;
+	bool is_long = round_ns > base_max_u64(least_ns, longer * usual_ns);
 
 	w->round_at_ns = now;
 	/* Not the average: whoever moves a long message finds something in most rounds. */
@@ -191,7 +197,9 @@ static bool are_threads_waiting(const struct wait_thread *w, uint64_t now)
 	return now < atomic_load_explicit(&until_ns, memory_order_relaxed);
 }
 
-bool wait_round(void)
+bool wait_round(void) { return wait_round_after(1); }
+
+bool wait_round_after(uint32_t polls)
 {
 	enum wait_mode mode = wait_mode();
 	struct wait_thread *w;
@@ -216,16 +224,16 @@ bool wait_round(void)
 	now = os_now_ns();
 	if (are_threads_waiting(w, now))
 		return false;
-	found = found_ns(w, now);
+	found = found_ns(w, polls, now);
 	if (found || w->call != w->calls)
 		begin(w, now, found);
-	if (found || ++w->polled < FIND_POLLS)
+	if (found || (w->polled += polls) < FIND_POLLS)
 		return true;
 	if (now < w->awake_until_ns) {
 		node_yield(is_one_session ? NULL : &w->yields);
 		w->polled = 0;
 		w->round_at_ns = os_now_ns();
-	} else if (++w->polls >= COLD_POLLS) {
+	} else if ((w->polls += polls) >= COLD_POLLS) {
 		nap(w, now - w->since_ns);
 	} /* else once more: the time of the first poll after a nap tells little */
 	return true;

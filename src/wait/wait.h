@@ -111,5 +111,7 @@ int wait_test_end(int rc, const int *found);
 /* One idle round of the host MPI in this thread: spins, yields or naps. Returns: false in mode
  * spin, where the caller does what the host MPI asked for. */
 bool wait_round(void);
+/* As wait_round(), after several polls of the host MPI that found nothing. */
+bool wait_round_after(uint32_t polls);
 
 #endif

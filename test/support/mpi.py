@@ -128,6 +128,7 @@ def from_debian(name, abi, suffix, env):
 
 ALL = {mpi.name: mpi for mpi in [
     from_venv('mpich', 'mpich', MPICH_ENV),
+    from_venv('mpich-3.4', 'mpich', MPICH_ENV),
     from_venv('mpich-4.2', 'mpich', MPICH_ENV),
     from_venv('openmpi', 'openmpi', OPENMPI_ENV),
     from_venv('impi', 'mpich', INTEL_ENV),

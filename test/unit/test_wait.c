@@ -193,19 +193,19 @@ UNIT_TEST(short_waits_of_many_calls_do_not_sleep)
 }
 
 /* Idle rounds for this long, of a host MPI whose polls take poll_ns. */
-static void poll_for(uint64_t poll_ns)
+static void poll_for(uint64_t poll_ns, uint32_t polls)
 {
 	for (uint64_t at = os_now_ns(); os_now_ns() - at < poll_ns;)
 		;
-	wait_round();
+	wait_round_after(polls);
 }
 
-static uint64_t sleeps_of_polls(uint64_t ns, uint64_t poll_ns)
+static uint64_t sleeps_of_polls(uint64_t ns, uint64_t poll_ns, uint32_t polls)
 {
 	uint64_t before = sleeps();
 
 	for (uint64_t start = os_now_ns(); os_now_ns() - start < ns;)
-		poll_for(poll_ns);
+		poll_for(poll_ns, polls);
 	return sleeps() - before;
 }
 
@@ -217,13 +217,29 @@ static void wait_for_parts(void *arg)
 	begin(BASE_WAIT_POLITE);
 	CHECK(sleeps_before(10000000, 20)); /* it has learnt how short a poll can be */
 	/* With the average of all rounds as the usual length these looked idle. */
-	CHECK_EQ(sleeps_of_polls(20000000, 5000), 0);
+	CHECK_EQ(sleeps_of_polls(20000000, 5000, 1), 0);
 	CHECK(sleeps_before(10000000, 1));
 }
 
 UNIT_TEST(a_long_message_in_parts_does_not_sleep)
 {
 	CHECK_EQ(unit_fork(wait_for_parts, NULL), 0);
+}
+
+/* A host MPI that looks at its sockets in each poll of a probe, and else in one of 512. */
+static void wait_after_probes(void *arg)
+{
+	(void)arg;
+	setsid();
+	begin(BASE_WAIT_POLITE);
+	CHECK(sleeps_before(10000000, 20));
+	CHECK(sleeps_of_polls(20000000, 12000, 512) > 0);
+	CHECK_EQ(sleeps_of_polls(20000000, 40000, 512), 0);
+}
+
+UNIT_TEST(many_polls_take_longer_than_the_one_of_a_probe)
+{
+	CHECK_EQ(unit_fork(wait_after_probes, NULL), 0);
 }
 
 static void wait_with_slower_polls(void *arg)
@@ -236,7 +252,7 @@ static void wait_with_slower_polls(void *arg)
 	CHECK(sleeps_before(10000000, 20));
 	before = sleeps();
 	for (start = cpu_ns(); sleeps() == before && cpu_ns() - start < 300000000;)
-		poll_for(3000);
+		poll_for(3000, 1);
 	CHECK(sleeps() > before);
 }
 

@@ -4,12 +4,14 @@
  *
  *   calls sched_yield() in each: MPICH 5, Intel MPI; preload/yield.c
  *   does so if asked: Open MPI, by a variable of the environment
- *   never: MPICH 4.0 to 4.3. In each round it polls its device by a function of another library: of
- *   UCX, through its own procedure linkage table, or of libfabric, through a completion queue
+ *   never: MPICH 3.4 and 4.0 to 4.3. In each round it polls its device by a function of another
+ *   library: of UCX or libc (ch3:nemesis over TCP), through its own procedure linkage table, or of
+ *   libfabric, through a completion queue
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <poll.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -40,6 +42,22 @@ static unsigned poll_device(void *worker)
 
 	if (!events)
 		wait_round();
+	return events;
+}
+
+/* A process without connections asks for them once in so many polls of its queues. */
+#define POLLS_OF_SOCKETS 512
+
+typedef int poll_function(struct pollfd *, nfds_t, int ms);
+static poll_function poll_sockets;
+static struct os_import sockets = { .name = "poll", .by = (void *)poll_sockets };
+
+static int poll_sockets(struct pollfd *fds, nfds_t n, int ms)
+{
+	int events = ((poll_function *)sockets.next)(fds, n, ms);
+
+	if (!events && !ms)
+		wait_round_after(POLLS_OF_SOCKETS);
 	return events;
 }
 
@@ -135,6 +153,8 @@ static void replace_progress(void)
 	    !os_has_import("opal_progress", map->l_addr, map->l_ld)) {
 		fabric.next = dlvsym(handle, fabric.name, "FABRIC_1.1");
 		os_replace_import(&fabric, map->l_addr, map->l_ld);
+		sockets.next = dlsym(RTLD_DEFAULT, sockets.name);
+		os_replace_import(&sockets, map->l_addr, map->l_ld);
 	}
 }
 
