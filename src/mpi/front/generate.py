@@ -169,13 +169,12 @@ def observe_body(f, call):
         return ['\tbool is_hosted = untermed_begin(__builtin_frame_address(0));', '',
                 f'\treturn untermed_end(is_hosted, {bare});']
     sync = [t for t in f.terms if t.verb == 'sync']
-    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
-             '\t\tcomm_state_sync(comm);'] if sync else []
-    lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
-    lines += canonical(f) if not sync else []
-    for term in f.terms:
-        lines += observation(term) if term not in sync else []
-    return lines + [f'\treturn HOST_CALL({call});']
+    seen = ['\t' + line for term in f.terms if term not in sync for line in observation(term)]
+    lines = ['\tbool is_hosted = false;', '', *canonical(f)]
+    lines += ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if sync else []
+    lines += ['\tif (rt_has_pending() && abi_is_program_call(CALLER())) {', *seen,
+              '\t\tis_hosted = rt_has_pending();', '\t}']
+    return lines + [f'\treturn HOST_CALL_IF(is_hosted, {call});']
 
 
 def held_body(f, call):
