@@ -61,9 +61,12 @@ struct arg_buf {
 	.form = ARG_SUM, .at = at_, .counts = WIDE(counts_), .type = CANONICAL_OF(type_),          \
 	.which = which_
 
+enum call_form { CALL_BLOCKING, CALL_NONBLOCKING, CALL_PERSISTENT };
+
 /* The arguments of a collective. */
 struct coll_args {
 	enum coll kind;
+	enum call_form form;
 	const char *name;   /* "MPI_Bcast" */
 	const void *caller; /* return address of the call */
 	MPI_Comm comm;
@@ -72,6 +75,8 @@ struct coll_args {
 	struct arg_buf send, recv; /* a broadcast's buffer is `send` */
 	uint64_t traced_since; /* start of a small call that the trace times; else 0 */
 	bool is_traced;        /* the trace records the call */
+	bool is_foreign;       /* not the program's: see abi_is_program_call() */
+	bool is_hosted;        /* host_bracket_begin() has been called */
 	struct rt_comm *timed; /* a trial takes the time of the host MPI's call */
 	struct comm_state *unpaid; /* so does the payment of a communicator */
 };

@@ -17,6 +17,7 @@
  *   loader.c         finds the MPI library that the process has loaded, early or late
  *   narrow.c         MPI_X_c where the host MPI has only MPI_X
  *   wrappers.c       wrappers of collectives, of MPI_Init, of windows
+ *   large.h          what wrappers of collectives do above their gate
  *   gate.h           the wrappers' first check, compiled once per ABI (gate_*.c)
  *   idle.c           prepares the host MPI for polite waits
  *   observe.c        wrappers of functions that could observe a pending operation

@@ -274,7 +274,8 @@ def side(term):
 def args(f):
     """The initializer of struct coll_args."""
     names = [p.name for p in f.parameters]
-    members = [f'.kind = COLL_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller',
+    members = [f'.kind = COLL_{base_of(f).upper()}', f'.form = CALL_{form_of(f)[1].upper()}',
+               f'.name = "MPI_{f.name}"', '.caller = caller',
                '.comm = CANONICAL_OF(comm)',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = CANONICAL_OF(op)'] if 'op' in names else []
@@ -316,18 +317,6 @@ def gate(f, prefix):
     return is_passed(f, f.terms[-1], name, prefix)
 
 
-def execute_or_pass(f, call):
-    """Statements that execute the call, in Sluice or in the host MPI."""
-    form = form_of(f)[1]
-    if form == 'blocking':
-        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;',
-                f'\treturn coll_passed(&args, HOST_CALL({call}));']
-    if form == 'persistent':
-        return ['\tif (request_init(&args, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
-    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;',
-            f'\treturn request_passed(&args, request, HOST_CALL({call}));']
-
-
 def large_args(f):
     return f'large_{f.name}({neutral_args(f)}, const void *caller)'
 
@@ -337,17 +326,18 @@ def large_call(f):
 
 
 def collective(f):
-    call = waited(f, f'{callee(f, None)}({f.passed})')
     sync = []
+    request = 'NULL' if form_of(f)[1] == 'blocking' else 'request'
     if form_of(f)[1] == 'blocking':
         sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);']
+    bare = f'{callee(f, None)}({f.passed})'
     return [f'int {large_args(f)}', '{', *args(f), '\tint rc;', '',
-            '\thost_bracket_unwind(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
-            f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
+            f'\tif (large_begin(&args, {request}, __builtin_frame_address(0), &rc))', '\t\treturn rc;',
+            f'\treturn large_end(&args, {request}, {bare});', '}', '',
             f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync,
-            '\tif (!rt_has_pending())',
-            f'\t\treturn {gate(f, "types")} ? {call} : {large_call(f)};',
-            '\tif (abi_is_program_call(CALLER())) {',
+            '\tif (!rt_has_pending()) {', f'\t\tif ({gate(f, "types")})',
+            f'\t\t\treturn {waited(f, bare)};',
+            '\t} else if (abi_is_program_call(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}',
             f'\treturn {large_call(f)};', '}', '']
 
@@ -360,7 +350,7 @@ def wrapper(f, prefix, storage):
 
 def collectives(functions):
     """collectives.h: wrappers of the collectives that Sluice may execute."""
-    out = [C_HEAD, '#include "mpi/request/request.h"', '']
+    out = [C_HEAD, '#include "mpi/front/large.h"', '']
     for f in functions:
         if f.kind in table.COLLECTIVES:
             out += collective(f)
