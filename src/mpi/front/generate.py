@@ -170,10 +170,13 @@ def observe_body(f, call):
                 f'\treturn untermed_end(is_hosted, {bare});']
     sync = [t for t in f.terms if t.verb == 'sync']
     seen = ['\t' + line for term in f.terms if term not in sync for line in observation(term)]
-    lines = ['\tbool is_hosted = false;', '', *canonical(f)]
-    lines += ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if sync else []
-    lines += ['\tif (rt_has_pending() && abi_is_program_call(CALLER())) {', *seen,
-              '\t\tis_hosted = rt_has_pending();', '\t}']
+    own = canonical(f)
+    lines = ['\tbool is_hosted = false;', '']
+    if sync:
+        lines += [*own, '\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);']
+        own = []
+    lines += ['\tif (rt_has_pending() && abi_is_program_call(CALLER())) {', *['\t' + line for line in own],
+              *seen, '\t\tis_hosted = rt_has_pending();', '\t}']
     return lines + [f'\treturn HOST_CALL_IF(is_hosted, {call});']
 
 
