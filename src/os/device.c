@@ -14,6 +14,7 @@
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "os/os.h"
 
@@ -23,14 +24,25 @@ static int first_counts(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1; /* the count is the same for all objects */
 }
 
-static int find_runtime(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	static const char *const names[] = { "/libcuda.so", "/libamdhip64.so",
-					     "/libhsa-runtime64.so", "/libze_loader.so" };
+enum { HAS_CUDA = 1, HAS_AMD = 2, HAS_OTHER = 4, RUNTIME_BITS = 3 };
 
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
-		if (strstr(info->dlpi_name, names[i]))
-			return 1;
+/* Plugins of hwloc link the loader library of Level Zero on any machine. It loads a driver where
+ * there is a device. */
+static int find_runtimes(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const struct {
+		const char *name;
+		unsigned is;
+	} runtimes[] = {
+		{ "/libcuda.so", HAS_CUDA },
+		{ "/libamdhip64.so", HAS_AMD },
+		{ "/libhsa-runtime64.so", HAS_AMD },
+		{ "/libze_intel_", HAS_OTHER },
+	};
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(runtimes); i++)
+		if (strstr(info->dlpi_name, runtimes[i].name))
+			*(unsigned *)arg |= runtimes[i].is;
 	return 0;
 }
 
@@ -67,18 +79,32 @@ int os_objects_visit(int (*visit)(struct dl_phdr_info *info, size_t size, void *
 	return ret;
 }
 
+/* UCX links AMD's runtime on any machine. All that it allocates needs a device of the kernel, or of
+ * WSL. */
+static bool has_amd_device(void)
+{
+	int saved = errno;
+	struct stat st;
+	bool has = !stat("/dev/kfd", &st) || !stat("/dev/dxg", &st);
+
+	errno = saved;
+	return has;
+}
+
 /* Runs at each large call: walks the loaded objects only after new ones were loaded. Inside a
  * handler that interrupted a call of the loader the answer is the last one. */
-static bool has_device_runtime(void)
+static unsigned device_runtimes(void)
 {
-	static _Atomic unsigned long long known; /* adds << 1 | found */
+	static _Atomic unsigned long long known; /* adds << RUNTIME_BITS | found */
 	unsigned long long adds = 0, last = atomic_load_explicit(&known, memory_order_relaxed);
-	int found;
+	unsigned found = 0;
 
-	if (os_objects_visit(first_counts, &adds) < 0 || last >> 1 == adds)
-		return last & 1;
-	found = os_objects_visit(find_runtime, NULL);
-	atomic_store_explicit(&known, adds << 1 | (unsigned)found, memory_order_relaxed);
+	if (os_objects_visit(first_counts, &adds) < 0 || last >> RUNTIME_BITS == adds)
+		return last & ((1u << RUNTIME_BITS) - 1);
+	os_objects_visit(find_runtimes, &found);
+	if (found & HAS_AMD && !has_amd_device())
+		found &= ~HAS_AMD;
+	atomic_store_explicit(&known, adds << RUNTIME_BITS | found, memory_order_relaxed);
 	return found;
 }
 
@@ -87,7 +113,7 @@ bool os_is_device_memory(const void *addr, uint64_t bytes)
 	uintptr_t at = (uintptr_t)addr, end = at + bytes;
 	struct os_vma v;
 
-	if (base_likely(!has_device_runtime()))
+	if (base_likely(!device_runtimes()))
 		return false;
 	for (; at < end; at = v.end)
 		if (os_vma_query((void *)at, &v) || !v.read)
@@ -124,7 +150,7 @@ bool os_gpu_find(const char *const *names, int count, void **out)
 	bool found = true;
 	void *driver;
 
-	if (!has_device_runtime() || !loader_begin())
+	if (!(device_runtimes() & HAS_CUDA) || !loader_begin())
 		return false;
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	for (int i = 0; i < count; i++) {
