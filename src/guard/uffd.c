@@ -30,6 +30,18 @@
 
 #include "guard/private.h"
 
+#ifndef UFFD_FEATURE_MINOR_SHMEM
+#define UFFD_FEATURE_MINOR_SHMEM (1 << 10)
+#endif
+#ifndef UFFDIO_CONTINUE
+#define UFFDIO_REGISTER_MODE_MINOR ((__u64)1 << 2)
+#define UFFDIO_CONTINUE            _IOWR(UFFDIO, 0x07, struct uffdio_continue)
+struct uffdio_continue {
+	struct uffdio_range range;
+	__u64 mode;
+	__s64 mapped;
+};
+#endif
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* x86-64: the time-stamp counter, rep movsb, CPU features, a system call without the C library. */
 #include <cpuid.h>
-#include <immintrin.h>
+#include <x86intrin.h>
 #include <sys/syscall.h>
 
 #include "os/private.h"

@@ -43,6 +43,7 @@ static const char preload_name[] = "LD_PRELOAD=";
 
 typedef __typeof__(posix_spawn) spawner;
 spawner pidfd_spawn, pidfd_spawnp;
+int execveat(int folder, const char *path, char *const argv[], char *const env[], int flags);
 
 static struct {
 	__typeof__(&execve) execve;

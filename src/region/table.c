@@ -8,8 +8,12 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/single_threaded.h>
 #include <sys/stat.h>
+#if __GLIBC_PREREQ(2, 32)
+#include <sys/single_threaded.h>
+#else
+static const char __libc_single_threaded;
+#endif
 
 #include "region/blocks.h"
 #include "region/private.h"
