@@ -105,6 +105,7 @@ class Mpi:
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]
         env = {**(forced if sluice else {}), **(env or {})}
         whole = {**self.env(), **env}
+        whole = {name: value for name, value in whole.items() if value is not None}
         shown = {**self.own_env, **(AT_ONCE if sluice else {}), **env}
         if self.bindir:
             shown['LD_LIBRARY_PATH'] = whole['LD_LIBRARY_PATH']

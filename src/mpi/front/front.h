@@ -94,8 +94,8 @@ void *loader_next(const char *name, const void *caller);
 #define WAIT_RANK(comm, r, other)  (CANONICAL_OF(comm) == abi.comm_world ? (r) : (other))
 
 /* Before and after the host MPI's MPI_Init, when the options are loaded: makes its blocking calls
- * report idle rounds to wait/. */
-void idle_prepare(void);
+ * report idle rounds to wait/. library_version: text of MPI_Get_library_version, "" for none. */
+void idle_prepare(const char *library_version);
 void idle_start(void);
 
 /* Returns: a function of the host MPI by its name; NULL while no host MPI is attached. For

@@ -2,11 +2,11 @@
 /*
  * Idle rounds of the host MPI's blocking calls.
  *
- *   calls sched_yield() in each: MPICH 5, Intel MPI; preload/yield.c
- *   does so if asked: Open MPI, by a variable of the environment
- *   never: MPICH 3.4 and 4.0 to 4.3. In each round it polls its device by a function of another
- *   library: of UCX or libc (ch3:nemesis over TCP), through its own procedure linkage table, or of
- *   libfabric, through a completion queue
+ *   calls sched_yield() in each: MPICH 5; preload/yield.c
+ *   does so if asked: Open MPI, Intel MPI, by a variable of the environment
+ *   never: MPICH 3.4 and 4.0 to 4.3, Intel MPI 2019. In each round it polls its device by a
+ *   function of another library: of UCX or libc (ch3:nemesis over TCP), through its own procedure
+ *   linkage table, or of libfabric, through a completion queue
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,6 +24,8 @@ static const struct preset {
 	bool of_switches; /* for ranks that give each other the processor only */
 } presets[] = {
 	{ "OMPI_MCA_mpi_yield_when_idle", "1", false },
+	/* without it Intel MPI only spins: up to 2021.8, or where it sees a CPU for each rank */
+	{ "I_MPI_WAIT_MODE", "1", false },
 	/* MPICH's collectives in shared memory wait for flags without yielding */
 	{ "MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "2147483647", true },
 };
@@ -138,7 +140,14 @@ static ssize_t read_queue(struct fi_object *queue, void *out, size_t count)
 	return events;
 }
 
-static void replace_progress(void)
+static bool is_yielding(const char *library_version, const struct link_map *map)
+{
+	/* this one does so in MPI_Probe only */
+	return !strstr(library_version, "Intel(R) MPI Library 2019") &&
+	       os_has_import("sched_yield", map->l_addr, map->l_ld);
+}
+
+static void replace_progress(const char *library_version)
 {
 	void *handle = front_library_handle();
 	struct link_map *map;
@@ -149,7 +158,7 @@ static void replace_progress(void)
 	if (!os_replace_import(&progress, map->l_addr, map->l_ld))
 		progress.next = NULL;
 	/* Open MPI's libmpi.so calls the latter, which yields */
-	if (!os_has_import("sched_yield", map->l_addr, map->l_ld) &&
+	if (!is_yielding(library_version, map) &&
 	    !os_has_import("opal_progress", map->l_addr, map->l_ld)) {
 		fabric.next = dlvsym(handle, fabric.name, "FABRIC_1.1");
 		os_replace_import(&fabric, map->l_addr, map->l_ld);
@@ -160,14 +169,14 @@ static void replace_progress(void)
 
 /* ---- start --------------------------------------------------------------------------------- */
 
-void idle_prepare(void)
+void idle_prepare(const char *library_version)
 {
 	if (!base_opt.enabled || !base_opt.usable || wait_start() == WAIT_SPIN)
 		return;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(presets); i++)
 		is_preset[i] = (!presets[i].of_switches || endpoint_self) &&
 			       base_job_preset(presets[i].name, presets[i].value);
-	replace_progress();
+	replace_progress(library_version);
 }
 
 void idle_start(void)

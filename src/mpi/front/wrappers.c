@@ -27,7 +27,7 @@ static void announce(void)
 	if (!version || version(text, &length))
 		text[0] = '\0';
 	rt_announce(abi.is_started_by_pmix, text);
-	idle_prepare();
+	idle_prepare(text);
 }
 
 static int wrap_Init(int *argc, char ***argv)
