@@ -50,15 +50,6 @@ static void reply(int socket, enum reply_kind kind, int value, const char *reaso
 
 /* ---- starting ------------------------------------------------------------------------------ */
 
-/* Returns: whether the peer is a process of this user. */
-static bool is_own_user(int socket)
-{
-	struct ucred peer;
-	socklen_t len = sizeof peer;
-
-	return !getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == getuid();
-}
-
 /* Returns: NULL where the rank does not switch, with the reason in c->no_switch. */
 static struct switch_rank *add_to_scheduler(struct carrier *c, const struct endpoints_state *state)
 {
@@ -156,7 +147,7 @@ static void accept_shell(struct carrier *c)
 
 	if (socket < 0)
 		return;
-	if (!is_own_user(socket)) {
+	if (os_socket_peer(socket) < 0) {
 		close(socket);
 		return;
 	}

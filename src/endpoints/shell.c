@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "endpoints/private.h"
+#include "os/os.h"
 #include "preload/preload.h"
 
 enum {
@@ -85,15 +86,11 @@ static uint32_t surroundings(void)
 static socklen_t group_address(const struct endpoints_program *p, struct sockaddr_un *out)
 {
 	const char *job = p->job ? p->job : "";
-	int n;
 
-	memset(out, 0, sizeof *out);
-	out->sun_family = AF_UNIX;
 	/* the end of a name tells jobs of one launcher apart */
-	n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "sluice-carrier-%u-%d-%d-%x-%s",
-		     (unsigned)getuid(), p->launcher, p->node_rank / p->ranks, surroundings(),
-		     job + (strlen(job) > JOB_NAME_MAX ? strlen(job) - JOB_NAME_MAX : 0));
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return os_socket_name(out, "sluice-carrier-%u-%d-%d-%x-%s", (unsigned)geteuid(),
+			      p->launcher, p->node_rank / p->ranks, surroundings(),
+			      job + (strlen(job) > JOB_NAME_MAX ? strlen(job) - JOB_NAME_MAX : 0));
 }
 
 /* ---- finding or starting the carrier ------------------------------------------------------- */
@@ -136,16 +133,6 @@ static int start_carrier(const struct endpoints_program *p, const struct sockadd
 	return rc;
 }
 
-static int check_peer(int socket)
-{
-	struct ucred peer;
-	socklen_t len = sizeof peer;
-
-	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return -errno;
-	return peer.uid == getuid() ? 0 : -EPERM;
-}
-
 /* Returns: a socket to the carrier of the group, or -errno. */
 static int connect_carrier(const struct endpoints_program *p)
 {
@@ -158,8 +145,8 @@ static int connect_carrier(const struct endpoints_program *p)
 		return -errno;
 	for (int i = 0; i < CONNECT_TRIES; i++) {
 		if (!connect(fd, (const void *)&sa, len)) {
-			rc = check_peer(fd);
-			if (!rc)
+			rc = os_socket_peer(fd);
+			if (rc >= 0)
 				return fd;
 			break;
 		}

@@ -110,13 +110,7 @@ __attribute__((cold)) static uint64_t job_id(const char *text)
 
 __attribute__((cold)) static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
 {
-	int n;
-
-	memset(a, 0, sizeof *a);
-	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-here-%016llx-%d",
-		     (unsigned long long)job, rank);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return os_socket_name(a, "sluice-here-%016llx-%d", (unsigned long long)job, rank);
 }
 
 static int open_reserve(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }

@@ -25,13 +25,7 @@ struct arena_message { uint64_t arena_id; int32_t rank, pid; };
 
 static socklen_t socket_name(struct sockaddr_un *a, int pid, uint64_t id)
 {
-	int n;
-
-	memset(a, 0, sizeof *a);
-	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-%d-%016llx", pid,
-		     (unsigned long long)id);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	return os_socket_name(a, "sluice-%d-%016llx", pid, (unsigned long long)id);
 }
 
 int exchange_listen(struct exchange *x)
@@ -62,85 +56,44 @@ void exchange_close(struct exchange *x)
 	x->fd = -1;
 }
 
-static int check_peer(int fd, int pid)
-{
-	struct ucred c;
-	socklen_t len = sizeof c;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
-		return -errno;
-	return c.uid == geteuid() && (pid < 0 || c.pid == pid) ? 0 : -EPERM;
-}
-
 /* Returns: 0, -EAGAIN (try again) or another -errno (final). */
 static int send_arena(const struct node_hello *to, int my_rank)
 {
 	struct arena_message m = { node_arena_id(), my_rank, getpid() };
-	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { { 0 } };
-	struct iovec iov = { &m, sizeof m };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-			      .msg_controllen = sizeof control.buf };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	struct sockaddr_un a;
-	int arena = region_arena_fd(), ret = 0;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret;
 
 	if (fd < 0)
 		return errno == EMFILE || errno == ENFILE ? -EAGAIN : -errno;
-	if (connect(fd, (struct sockaddr *)&a, socket_name(&a, to->pid, to->socket_id))) {
-		ret = -errno;
-		goto close_fd;
-	}
-	ret = check_peer(fd, to->pid);
-	if (ret)
-		goto close_fd;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &arena, sizeof arena);
-	if (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0)
-		ret = errno == ETOOMANYREFS || errno == EINTR ? -EAGAIN : -errno;
-close_fd:
+	ret = connect(fd, (struct sockaddr *)&a, socket_name(&a, to->pid, to->socket_id))
+		      ? -errno
+		      : os_socket_peer(fd);
+	if (ret >= 0)
+		ret = ret == to->pid ? os_socket_send(fd, &m, sizeof m, region_arena_fd()) : -EPERM;
 	close(fd);
-	return ret;
+	return ret == -ETOOMANYREFS ? -EAGAIN : ret;
 }
 
 /* Returns: 0 with *out_fd and *m, -EAGAIN when nobody connects, or another -errno for a connection
  * from outside the job. */
 static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 {
-	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
-	struct iovec iov = { m, sizeof *m };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-			      .msg_controllen = sizeof control.buf };
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), ret;
-	struct pollfd p = { fd, POLLIN, 0 };
-	struct cmsghdr *c;
-	ssize_t n;
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), pid;
+	int64_t n = -1;
 
 	if (fd < 0)
 		return errno == EMFILE || errno == ENFILE || errno == EINTR || errno == ECONNABORTED
 			       ? -EAGAIN
 			       : -errno;
-	ret = check_peer(fd, -1);
-	if (ret)
-		goto close_fd;
-	/* a peer sends at once, a stranger may never do so */
-	n = poll(&p, 1, MESSAGE_TIMEOUT_MS) > 0 ? recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)
-						: -1;
-	c = n == (ssize_t)sizeof *m ? CMSG_FIRSTHDR(&msg) : NULL;
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-	    c->cmsg_len != CMSG_LEN(sizeof(int))) {
-		ret = -EPROTO;
-		goto close_fd;
-	}
-	memcpy(out_fd, CMSG_DATA(c), sizeof(int));
-	ret = check_peer(fd, m->pid);
-	if (ret)
-		close(*out_fd);
-close_fd:
+	pid = os_socket_peer(fd);
+	if (pid >= 0) /* a peer sends at once, a stranger may never do so */
+		n = os_socket_receive(fd, m, sizeof *m, MESSAGE_TIMEOUT_MS, out_fd);
 	close(fd);
-	return ret;
+	if (n == sizeof *m && *out_fd >= 0 && m->pid == pid)
+		return 0;
+	if (n >= 0 && *out_fd >= 0)
+		close(*out_fd);
+	return -EPROTO;
 }
 
 static int receive_one(struct exchange *x, const struct node_hello *all, int size,

@@ -161,6 +161,20 @@ int os_machine_text(char *out, size_t cap);
  * address. Returns: false: unknown. No malloc. */
 bool os_place_of(int pid, uintptr_t address, char *out, size_t cap);
 
+/* ---- local sockets ------------------------------------------------------------------------ */
+struct sockaddr_un;
+/* Writes an abstract name. Returns: the length of the address. */
+uint32_t os_socket_name(struct sockaddr_un *out, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Returns: the pid of the process that has made the other end, as this process's PID namespace has
+ * it; -EPERM when it is not of this process's effective user; or another -errno. */
+int os_socket_peer(int fd);
+/* Sends one message with a descriptor (-1: none). Returns: 0 or -errno. */
+int os_socket_send(int fd, const void *m, size_t bytes, int passed_fd);
+/* Waits at most timeout_ms for a message. Returns: its bytes, with *out_fd (-1: none); 0 when the
+ * other end has closed; or -errno. Owner: the caller closes *out_fd. */
+int64_t os_socket_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd);
+
 /* ---- address space ----------------------------------------------------------------------- */
 struct os_vma {
 	uint64_t start, end;    /* the mapping */

@@ -68,6 +68,11 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 	return fd;
 }
 
+socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id)
+{
+	return os_socket_name(a, "sluice-worker-%d-%016llx", pid, (unsigned long long)id);
+}
+
 static int listener_make(uint64_t id)
 {
 	struct sockaddr_un a;
@@ -149,19 +154,6 @@ void worker_current(struct worker_ticket *out)
 	pthread_mutex_unlock(&conn.lock);
 }
 
-static int check_peer(int fd, int pid)
-{
-	struct ucred c;
-	socklen_t len = sizeof c;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
-		return -errno;
-	return c.uid == geteuid() && c.pid == pid ? 0
-						  /* the listener is the process that made the
-						   * socket */
-						  : -EPERM;
-}
-
 static int connect_to(const struct worker_ticket *t)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret;
@@ -171,11 +163,11 @@ static int connect_to(const struct worker_ticket *t)
 		return -errno;
 	ret = connect(fd, (struct sockaddr *)&a, worker_socket_name(&a, t->pid, t->socket))
 		      ? -errno
-		      : check_peer(fd, t->pid);
-	if (!ret)
+		      : os_socket_peer(fd);
+	if (ret == t->pid) /* the process that made the socket listens */
 		return fd;
 	close(fd);
-	return ret;
+	return ret < 0 ? ret : -EPERM;
 }
 
 static int page_map(int fd)
@@ -201,10 +193,10 @@ static int hello(const struct worker_ticket *t)
 	ssize_t n;
 
 	if (!ret)
-		ret = worker_send(conn.fd, &h, sizeof h, region_arena_fd());
+		ret = os_socket_send(conn.fd, &h, sizeof h, region_arena_fd());
 	if (ret)
 		return ret;
-	n = worker_receive(conn.fd, &a, sizeof a, ANSWER_MS, &page);
+	n = os_socket_receive(conn.fd, &a, sizeof a, ANSWER_MS, &page);
 	if (n != (ssize_t)sizeof a)
 		ret = n < 0 ? (int)n : -EPROTO;
 	else
@@ -293,11 +285,11 @@ static int group_open_locked(const struct node_group *g)
 		return -ENOMEM;
 	*h = (struct worker_group_hello){ .type = WORKER_GROUP };
 	node_outline(g, &h->outline, (struct node_member *)(h + 1));
-	ret = worker_send(conn.fd, h, bytes, -1);
+	ret = os_socket_send(conn.fd, h, bytes, -1);
 	free(h);
 	if (ret)
 		return ret;
-	n = worker_receive(conn.fd, &a, sizeof a, ANSWER_MS, &none);
+	n = os_socket_receive(conn.fd, &a, sizeof a, ANSWER_MS, &none);
 	if (none >= 0)
 		close(none);
 	if (n == (ssize_t)sizeof a)

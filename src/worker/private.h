@@ -119,14 +119,9 @@ struct worker_answer {
 	int32_t value;
 };
 
-socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id);
-/* Sends one message with a descriptor (-1: none). Returns: 0 or -errno. */
-int worker_send(int fd, const void *m, size_t bytes, int passed_fd);
-/* Waits at most timeout_ms for a message. Returns: its bytes, with *out_fd (-1: none); 0 when the
- * other end has closed; or -errno. Owner: the caller closes *out_fd. */
-ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd);
-
 /* ---- client.c ------------------------------------------------------------------------------ */
+
+socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id);
 
 extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 

@@ -165,16 +165,6 @@ static int group_add(const struct worker_group_hello *h, size_t bytes)
 
 /* ---- ranks ------------------------------------------------------------------------------- */
 
-static int pid_of(int fd)
-{
-	struct ucred c;
-	socklen_t len = sizeof c;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) || c.uid != geteuid())
-		return -EPERM;
-	return c.pid;
-}
-
 static void client_end(uint32_t i)
 {
 	struct client *c = &server.client[i];
@@ -204,13 +194,13 @@ static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, 
 	ret = node_observe_arena(&h->self, arena);
 	if (ret) {
 		a.value = ret;
-		return worker_send(c->fd, &a, sizeof a, -1);
+		return os_socket_send(c->fd, &a, sizeof a, -1);
 	}
 	c->self = h->self;
 	c->is_known = true;
 	server.known++;
 	groups_try();
-	return worker_send(c->fd, &a, sizeof a, WORKER_FD_PAGE);
+	return os_socket_send(c->fd, &a, sizeof a, WORKER_FD_PAGE);
 }
 
 /* Handles one message. Returns: 0, or -errno when the connection must end. */
@@ -226,7 +216,7 @@ static int client_says(uint32_t i)
 	struct client *c = &server.client[i];
 	struct worker_answer a;
 	int passed = -1, ret = -EPROTO;
-	ssize_t n = worker_receive(c->fd, &m, sizeof m, 0, &passed);
+	ssize_t n = os_socket_receive(c->fd, &m, sizeof m, 0, &passed);
 
 	if (n <= 0)
 		return n == -EAGAIN || n == -EINTR ? 0 : -ENOTCONN;
@@ -234,7 +224,7 @@ static int client_says(uint32_t i)
 		ret = client_hello(i, &m.hello, (size_t)n, passed);
 	} else if (n >= (ssize_t)sizeof m.type && m.type == WORKER_GROUP && c->is_known) {
 		a.value = group_add(&m.group, (size_t)n);
-		ret = worker_send(c->fd, &a, sizeof a, -1);
+		ret = os_socket_send(c->fd, &a, sizeof a, -1);
 	}
 	if (passed >= 0)
 		close(passed);
@@ -253,7 +243,7 @@ static void client_add(void)
 	}
 	while (i < server.clients && server.client[i].fd >= 0)
 		i++;
-	pid = pid_of(fd);
+	pid = os_socket_peer(fd);
 	if (pid < 0 || i == WORKER_CLIENTS) {
 		close(fd);
 		return;

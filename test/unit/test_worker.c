@@ -413,8 +413,8 @@ static ssize_t answer_to(const struct worker_ticket *t, uint64_t key, uint32_t v
 		connect(fd, (struct sockaddr *)&name, worker_socket_name(&name, t->pid, t->socket)),
 		0);
 	CHECK_EQ(node_self(&h.self), 0);
-	worker_send(fd, &h, sizeof h, passed);
-	n = worker_receive(fd, &a, sizeof a, 3000, &page);
+	os_socket_send(fd, &h, sizeof h, passed);
+	n = os_socket_receive(fd, &a, sizeof a, 3000, &page);
 	CHECK_EQ(page, -1);
 	close(fd);
 	return n;

@@ -67,11 +67,11 @@ static int worker_with(int starter)
 	/* before the worker exists, as it waits for ALONE_MS only */
 	CHECK_EQ(connect(fd, (struct sockaddr *)&name, bytes), 0);
 	CHECK_EQ(node_self(&h.self), 0);
-	CHECK_EQ(worker_send(fd, &h, sizeof h, region_arena_fd()), 0);
+	CHECK_EQ(os_socket_send(fd, &h, sizeof h, region_arena_fd()), 0);
 	CHECK(worker_spawn(listener, page, reason, sizeof reason) > 0);
 	close(listener);
 	close(page);
-	CHECK_EQ(worker_receive(fd, &a, sizeof a, 10000, &page), sizeof a);
+	CHECK_EQ(os_socket_receive(fd, &a, sizeof a, 10000, &page), sizeof a);
 	CHECK_EQ(a.value, 0);
 	close(page);
 	return fd;

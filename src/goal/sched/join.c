@@ -31,23 +31,7 @@ struct bootstrap {
 
 static socklen_t socket_name(struct sockaddr_un *a, const char *name)
 {
-	int n;
-
-	memset(a, 0, sizeof *a);
-	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-goal-%u-%s",
-		     (unsigned)geteuid(), name);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-static int check_user(int fd)
-{
-	struct ucred c;
-	socklen_t len = sizeof c;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
-		return -errno;
-	return c.uid == geteuid() ? 0 : -EPERM;
+	return os_socket_name(a, "sluice-goal-%u-%s", (unsigned)geteuid(), name);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------- */
@@ -168,8 +152,8 @@ static int accept_rank(struct bootstrap *m, int fd)
 	hurry.give_up_ns = base_min_u64(
 		/* a process that is no member sends nothing */
 		m->give_up_ns, os_now_ns() + 1000000000ull);
-	ret = check_user(fd);
-	if (!ret)
+	ret = os_socket_peer(fd);
+	if (ret >= 0)
 		ret = get(&hurry, fd, &h, sizeof h);
 	if (!ret && (h.magic != JOIN_MAGIC || h.size != m->size || h.rank < 1 || h.rank >= m->size))
 		ret = -EINVAL;
@@ -260,8 +244,8 @@ static int bootstrap_connect(struct bootstrap *m, const char *name)
 			return -ETIMEDOUT;
 		poll(NULL, 0, RETRY_MS);
 	}
-	ret = check_user(m->fds[0]);
-	if (!ret)
+	ret = os_socket_peer(m->fds[0]);
+	if (ret >= 0)
 		ret = put(m, m->fds[0], &h, sizeof h);
 	if (!ret)
 		ret = get(m, m->fds[0], &answer, sizeof answer);

@@ -1,28 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages between the ranks and the worker. */
+/* Local sockets between processes of one user. */
 #include <errno.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-#include "worker/private.h"
+#include "os/private.h"
 
 union passed { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
 
-socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id)
+__attribute__((cold)) uint32_t os_socket_name(struct sockaddr_un *out, const char *fmt, ...)
 {
+	va_list args;
 	int n;
 
-	memset(a, 0, sizeof *a);
-	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-worker-%d-%016llx", pid,
-		     (unsigned long long)id);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	memset(out, 0, sizeof *out);
+	out->sun_family = AF_UNIX;
+	va_start(args, fmt);
+	n = vsnprintf(out->sun_path + 1, sizeof out->sun_path - 1, fmt, args);
+	va_end(args);
+	return (uint32_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-int worker_send(int fd, const void *m, size_t bytes, int passed_fd)
+__attribute__((cold)) int os_socket_peer(int fd)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
+		return -errno;
+	return c.uid == geteuid() ? c.pid : -EPERM;
+}
+
+int os_socket_send(int fd, const void *m, size_t bytes, int passed_fd)
 {
 	union passed control = { { 0 } };
 	struct iovec iov = { (void *)m, bytes };
@@ -46,7 +59,7 @@ int worker_send(int fd, const void *m, size_t bytes, int passed_fd)
 	return n < 0 ? -errno : 0;
 }
 
-ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd)
+int64_t os_socket_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd)
 {
 	union passed control;
 	struct iovec iov = { m, cap };
@@ -57,13 +70,13 @@ ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd)
 	struct cmsghdr *c;
 	ssize_t n;
 
+	*out_fd = -1;
 	while ((n = poll(&p, 1, timeout_ms)) < 0 && errno == EINTR) {
 		now = os_now_ns();
 		timeout_ms = now < until ? (int)((until - now) / 1000000u) : 0;
 	}
 	if (n <= 0)
 		return n < 0 ? -errno : -ETIMEDOUT;
-	*out_fd = -1;
 	n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (n < 0)
 		return -errno;
