@@ -7,24 +7,33 @@
 #include "base/base.h"
 #include "base/internal.h"
 
-/* Variable and value of the rank, or -1. */
+/* Returns: the first value from `least` on of these variables, or -1; *out_name: its variable, or
+ * NULL. */
+static int first_number(const char *const *names, size_t count, int64_t least,
+			const char **out_name)
+{
+	int64_t number;
+
+	for (size_t i = 0; i < count; i++) {
+		const char *text = getenv(names[i]);
+
+		*out_name = names[i];
+		if (text && !base_parse_int(text, &number) && number >= least &&
+		    number <= INT32_MAX)
+			return (int)number;
+	}
+	*out_name = NULL;
+	return -1;
+}
+
 static int job_rank(const char **out_name)
 {
 	static const char *const names[] = {
 		"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK",
 		"PALS_RANKID", "FLUX_TASK_RANK", "SLURM_PROCID",
 	};
-	int64_t rank;
 
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
-		const char *text = getenv(names[i]);
-
-		*out_name = names[i];
-		if (text && !base_parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
-			return (int)rank;
-	}
-	*out_name = NULL;
-	return -1;
+	return first_number(names, BASE_ARRAY_LEN(names), 0, out_name);
 }
 
 int base_job_rank(void)
@@ -42,6 +51,17 @@ const char *base_job_rank_name(void)
 	return name;
 }
 
+int base_job_node_rank(void)
+{
+	static const char *const names[] = {
+		"MPI_LOCALRANKID",     "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK",
+		"PALS_LOCAL_RANKID",   "FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
+	};
+	const char *name;
+
+	return first_number(names, BASE_ARRAY_LEN(names), 0, &name);
+}
+
 int base_job_size(const char **out_name)
 {
 	/* SLURM_NTASKS is that of the allocation; this one is srun's */
@@ -49,19 +69,9 @@ int base_job_size(const char **out_name)
 		"PMI_SIZE",	  "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE",
 		"FLUX_JOB_SIZE", "SLURM_STEP_NUM_TASKS",
 	};
-	int64_t size;
+	size_t first = getenv("PMI_SPAWNED") ? 1 : 0; /* PMI_SIZE is its parents' */
 
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
-		const char *text = getenv(names[i]);
-
-		*out_name = names[i];
-		if (i == 0 && getenv("PMI_SPAWNED"))
-			continue; /* PMI_SIZE is its parents' */
-		if (text && !base_parse_int(text, &size) && size > 0 && size <= INT32_MAX)
-			return (int)size;
-	}
-	*out_name = NULL;
-	return -1;
+	return first_number(names + first, BASE_ARRAY_LEN(names) - first, 1, out_name);
 }
 
 int base_job_local_size(void)
@@ -104,23 +114,6 @@ char *base_job_extract(const char *name)
 	if (copy)
 		unsetenv(name);
 	return copy;
-}
-
-int base_job_node_rank(void)
-{
-	static const char *const names[] = {
-		"MPI_LOCALRANKID",     "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK",
-		"PALS_LOCAL_RANKID",   "FLUX_TASK_LOCAL_ID",         "SLURM_LOCALID",
-	};
-	int64_t rank;
-
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
-		const char *text = getenv(names[i]);
-
-		if (text && !base_parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
-			return (int)rank;
-	}
-	return -1;
 }
 
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
