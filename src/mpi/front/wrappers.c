@@ -30,13 +30,9 @@ static void announce(void)
 	idle_prepare(text);
 }
 
-static int wrap_Init(int *argc, char ***argv)
+/* rc: the result of the host MPI's MPI_Init. Returns: rc. */
+static int started(int rc)
 {
-	int rc;
-
-	announce();
-	rc = host.Init(argc, argv);
-
 	if (!rc) {
 		idle_start();
 		session_start();
@@ -45,19 +41,16 @@ static int wrap_Init(int *argc, char ***argv)
 	return rc;
 }
 
+static int wrap_Init(int *argc, char ***argv)
+{
+	announce();
+	return started(host.Init(argc, argv));
+}
+
 static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-	int rc;
-
 	announce();
-	rc = host.Init_thread(argc, argv, required, provided);
-
-	if (!rc) {
-		idle_start();
-		session_start();
-		hier_bootstrap();
-	}
-	return rc;
+	return started(host.Init_thread(argc, argv, required, provided));
 }
 
 /* Other ranks access the memory of a window: completes the pending operations there, and
@@ -124,18 +117,10 @@ int front_lacking(void)
 	return abi.err_other;
 }
 
-/* These functions run while nothing is pending, or handle pending operations themselves. */
-#define pend_Init                   wrap_Init
-#define pend_Init_thread            wrap_Init_thread
-#define pend_Win_create             wrap_Win_create
-#define pend_Win_create_c           wrap_Win_create_c
-#define pend_Win_attach             wrap_Win_attach
-#define pend_Session_init           wrap_Session_init
-#define pend_Comm_create_errhandler wrap_Comm_create_errhandler
-
-/* Collectives enter through the gates of their ABI while nothing is pending. */
+/* The written wrappers run while nothing is pending, or handle pending operations themselves.
+ * Collectives enter through the gates of their ABI while nothing is pending. */
 const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {
-#define X(name) { (void *)wrap_##name, (void *)pend_##name },
+#define X(name) { (void *)wrap_##name, (void *)wrap_##name },
 	FRONT_WRITTEN(X)
 #undef X
 #define X(name) { NULL, (void *)pend_##name },
