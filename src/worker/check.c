@@ -176,7 +176,7 @@ bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 
 /* ---- closing a group ----------------------------------------------------------------------- */
 
-static bool is_inside(struct worker_page *p, uint32_t group)
+bool is_inside(const struct worker_page *p, uint32_t group)
 {
 	/* seq_cst, as the store in serve_one(): either that thread sees the group closed, or this
 	 * one sees the thread inside */

@@ -131,6 +131,8 @@ extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 void check_alive_sometimes(struct worker_page *p);
 /* Waits at most wait_ns for the end of the process, then kills it. */
 __attribute__((cold)) void stop_process(uint64_t wait_ns);
+/* Does a thread of the worker move data of the group? */
+bool is_inside(const struct worker_page *p, uint32_t group);
 
 /* ---- start.c ----------------------------------------------------------------------------- */
 

@@ -54,15 +54,6 @@ static struct {
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
-static bool is_inside(uint32_t i)
-{
-	for (uint32_t t = 0; t < server.page->threads; t++)
-		if (atomic_load_explicit(&server.page->thread[t].in_group, memory_order_seq_cst) ==
-		    i)
-			return true;
-	return false;
-}
-
 static void group_forget(uint32_t i)
 {
 	struct group *g = &server.group[i];
@@ -109,7 +100,7 @@ static void forget_closed(void)
 			continue;
 		/* as a rank does, for those that are gone */
 		atomic_store_explicit(&g->is_open, 0, memory_order_seq_cst);
-		if (!is_inside(i))
+		if (!is_inside(server.page, i))
 			group_forget(i);
 	}
 }
