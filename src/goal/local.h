@@ -20,7 +20,7 @@
 #include "goal/goal.h"
 
 /* In the order of enum os_simd. */
-enum goal_isa { GOAL_ISA_BASE, GOAL_ISA_AVX2, GOAL_ISA_AVX512, GOAL_ISAS };
+enum goal_isa { GOAL_ISA_BASE, GOAL_ISA_AVX2, GOAL_ISA_AVX512 };
 
 /*
  * Computes an operation GOAL_ADD ... GOAL_XOR that goal_verify() accepts. bytes: a multiple of the

@@ -135,8 +135,7 @@ enum trace_type {
 	/* properties that the calls in the following TRACE_REPEATS share, and the begin of the call
 	 * before them */
 	TRACE_TEMPLATE,
-	TRACE_REPEATS,
-	TRACE_TYPES
+	TRACE_REPEATS
 };
 
 enum trace_outcome {

@@ -3,7 +3,7 @@
 
 struct sim_params sim_case_params(double L, double o, double g, double G, double O, uint64_t S)
 {
-	const struct sim_preset preset = { "", "", L, o, g, G, O, 0, S };
+	const struct sim_preset preset = { "", L, o, g, G, O, 0, S };
 	struct sim_params p;
 
 	sim_params_from(&p, &preset);

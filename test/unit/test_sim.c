@@ -305,7 +305,7 @@ UNIT_TEST(zero_bytes_cost_no_bytes)
 
 UNIT_TEST(local_operations_cost_what_C_says)
 {
-	const struct sim_preset preset = { "", "", 0, 0, 0, 0, 0, 0.5, 65535 };
+	const struct sim_preset preset = { "", 0, 0, 0, 0, 0, 0.5, 65535 };
 	struct sim_params p;
 
 	sim_params_from(&p, &preset);

@@ -23,7 +23,7 @@ enum { SEND = 1, RECV = 2, CALC = 3, RECORD = 39, COOKIE = 8, HEAD = 6, JUMP = 1
 
 struct source {
 	const unsigned char *ops, *lists;
-	uint32_t op_count, edge_count, list_count, ranks;
+	uint32_t op_count, edge_count, ranks;
 };
 
 static uint32_t get32(const unsigned char *p)
@@ -56,7 +56,6 @@ static int find_parts(const unsigned char *at, uint64_t bytes, struct source *ou
 	bytes = (bytes - off - RECORD * (uint64_t)out->op_count) / 4;
 	if (bytes > INT32_MAX)
 		return -EINVAL;
-	out->list_count = (uint32_t)bytes;
 	for (uint32_t i = 0; i < out->op_count; i++) {
 		const unsigned char *op = out->ops + RECORD * (uint64_t)i + 23;
 

@@ -10,7 +10,7 @@ struct gen_out {
 	const struct gen_params *p;
 	struct goal_build *b; /* NULL: only count */
 	uint32_t rank, n;
-	uint32_t ops, edges, recvs;
+	uint32_t ops, edges;
 	uint64_t scratch;     /* bytes of scratch memory in use */
 };
 

@@ -135,7 +135,6 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 		atomic_store_explicit(&j->owner[u], 0, memory_order_relaxed);
 	xfer_open(&j->x, j->tag);
 	s->ops[i].state = OP_IN_JOB;
-	s->ops[i].job = (uint8_t)n;
 	publish(d, d->st->open_jobs | 1ull << n);
 	if (w->src.rank != d->rank)
 		node_wake(d->g->node, w->src.rank);

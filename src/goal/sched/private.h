@@ -94,7 +94,7 @@ struct sched_op {
 	uint64_t post;          /* receive: number, in order of posting */
 	sched_ref msg;          /* receive: its message; TIMER: when it ends, ns */
 	uint32_t waits;         /* requirements that are not met */
-	uint8_t state, job;
+	uint8_t state;
 };
 
 /* Number of runs that a rank has started on a channel. Written by the driver. */
@@ -286,7 +286,7 @@ struct sched_inst {
 	bool finalized;       /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when `remaining` changed last */
 	uint32_t progress_remaining;
-	void *memory, *scratch;
+	void *scratch;
 	struct sched_inst *next;
 };
 
@@ -318,8 +318,6 @@ struct sched_group {
 	_Atomic uint32_t *trouble, *watcher, *detached; /* of rank 0's state */
 	_Atomic uint64_t *watched_ns, *covered_ns;
 	bool use_vm;                    /* process_vm_readv() and process_vm_writev() may be used */
-	uint64_t area_off;              /* of rank 0's area in its arena */
-	uint64_t area_bytes;
 	pthread_mutex_t lock; /* guards pool, channels, instances */
 	struct sched_pool *pool;
 	struct sched_channel *channels;

@@ -7,13 +7,14 @@
 
 /* Figures for kinds of machines. For one machine there are `--measure` and -L -o ... */
 const struct sim_preset sim_presets[] = {
-	{ "loggopsim", "what LogGOPSim takes without options: an InfiniBand cluster of 2010", 2500,
-	  1500, 1000, 6, 0, 0, 65535 },
-	{ "infiniband", "200 Gbit/s InfiniBand, large fat tree", 1500, 250, 20, 0.04, 0.005, 0.05,
-	  16384 },
-	{ "ethernet", "100 Gbit/s Ethernet, kernel sockets", 12000, 2500, 600, 0.08, 0.06, 0.05,
-	  65536 },
-	{ "shm", "two cores of one machine, shared memory", 100, 60, 40, 0.03, 0.03, 0.03, 8192 },
+	/* what LogGOPSim takes without options: an InfiniBand cluster of 2010 */
+	{ "loggopsim", 2500, 1500, 1000, 6, 0, 0, 65535 },
+	/* 200 Gbit/s, large fat tree */
+	{ "infiniband", 1500, 250, 20, 0.04, 0.005, 0.05, 16384 },
+	/* 100 Gbit/s, kernel sockets */
+	{ "ethernet", 12000, 2500, 600, 0.08, 0.06, 0.05, 65536 },
+	/* two cores of one machine */
+	{ "shm", 100, 60, 40, 0.03, 0.03, 0.03, 8192 },
 };
 const size_t sim_preset_count = sizeof(sim_presets) / sizeof(sim_presets[0]);
 

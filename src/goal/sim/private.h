@@ -296,7 +296,6 @@ struct sim {
 	struct sim_neighbour *neighbours; /* by rank; NULL: there are no nodes */
 	struct sim_detours detours;
 	struct sim_matching *matching; /* by rank; NULL: not asked for */
-	int error;
 };
 
 static inline struct sim_rank *sim_rank_of(const struct sim *s, uint32_t rank)

@@ -105,9 +105,9 @@ struct sim_params {
 	struct sim_node node; /* not with SIM_ATLAHS */
 };
 
-/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is the default. */
+/* name, L o g (ns), G O C (ns a byte), S (bytes). The first is the default. */
 struct sim_preset {
-	const char *name, *help;
+	const char *name;
 	double latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
 	uint64_t eager_bytes;
 };

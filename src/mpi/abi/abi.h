@@ -95,7 +95,7 @@ struct abi {
 	int status_ints, status_source, status_tag, status_error;
 	int any_source, any_tag, thread_multiple, undefined, root;
 	int graph, cart, dist_graph;
-	int err_count, err_truncate, err_other, err_in_status, err_no_mem;
+	int err_truncate, err_other, err_in_status, err_no_mem;
 	int err_cancel; /* result of canceling a collective */
 	int combiner_dup, combiner_contiguous, combiner_resized;
 	int combiner_vector, combiner_hvector, combiner_struct, combiner_subarray;

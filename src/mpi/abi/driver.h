@@ -33,7 +33,6 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.graph = ABI_GRAPH,
 		.cart = ABI_CART,
 		.dist_graph = ABI_DIST_GRAPH,
-		.err_count = ABI_ERR_COUNT,
 		.err_truncate = ABI_ERR_TRUNCATE,
 		.err_other = ABI_ERR_OTHER,
 		.err_in_status = ABI_ERR_IN_STATUS,

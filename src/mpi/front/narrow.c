@@ -17,7 +17,7 @@
 #include "mpi/front/front.h"
 
 enum {
-	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs */
+	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs, see ABI_ERR_COUNT */
 	NARROW_ALL_RANKS = INT_MIN, /* as a root: the argument is significant on every rank */
 	LISTS_MAX = 4,    /* counts and displacements, sent and received */
 	LISTS_HELD = 4096, /* lists of nonblocking calls; the oldest is freed first */

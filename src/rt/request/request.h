@@ -37,7 +37,7 @@ enum request_state { REQUEST_INACTIVE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_C
  *   create -> (open -> begin ... [queued] ... [active] -> step ... -> close) ... -> destroy
  */
 struct request_ops {
-	enum request_way { REQUEST_BY_EXEC, REQUEST_BY_MAILBOX, REQUEST_WAYS } way;
+	enum request_way { REQUEST_BY_EXEC, REQUEST_BY_MAILBOX } way;
 	/* Allocates the resources that all starts share. Returns: 0 or -errno. destroy() frees
 	 * them. */
 	int (*create)(struct rt_request *r);
