@@ -144,11 +144,6 @@ void file_renew_chunk(struct trace_chunk *c, uint32_t turn)
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static void copy_text(char *to, size_t cap, const char *from)
-{
-	snprintf(to, cap, "%s", from);
-}
-
 static void describe_process(struct trace_header *h)
 {
 	struct timespec now;
@@ -156,7 +151,7 @@ static void describe_process(struct trace_header *h)
 
 	h->program[n > 0 ? n : 0] = 0;
 	gethostname(h->host, sizeof h->host - 1);
-	copy_text(h->made_by, sizeof h->made_by, "sluice " SLUICE_VERSION);
+	snprintf(h->made_by, sizeof h->made_by, "sluice " SLUICE_VERSION);
 	clock_gettime(CLOCK_REALTIME, &now);
 	h->start_realtime_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	file_read_clocks(&h->start_ticks, &h->start_ns);

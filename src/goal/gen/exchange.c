@@ -6,14 +6,14 @@
  */
 #include "private.h"
 
+enum { HAND_BACK = UINT16_MAX }; /* the tag of the result */
+
 struct exchange {
 	uint32_t size;   /* the largest power of two up to the number of ranks */
 	uint32_t extra;
 	uint32_t id;     /* new number; GOAL_NONE: this rank has sent its vector */
 	struct gen_at sum; /* the partial result */
 	uint32_t made;   /* the operation that made it */
-	/* number of receives so far: equal on both sides of every exchange but the first */
-	uint32_t recvs;
 };
 
 static uint32_t rank_of(const struct exchange *x, uint32_t id)
@@ -25,7 +25,7 @@ static uint32_t rank_of(const struct exchange *x, uint32_t id)
 static uint32_t early_recvs(const struct exchange *x, uint32_t id) { return id < x->extra; }
 
 /* Returns: true when this rank takes part in the exchanges. */
-static bool hand_in(struct gen_out *o, struct exchange *x, uint32_t last_tag)
+static bool hand_in(struct gen_out *o, struct exchange *x)
 {
 	uint64_t bytes = o->p->bytes;
 	struct gen_at in;
@@ -42,7 +42,7 @@ static bool hand_in(struct gen_out *o, struct exchange *x, uint32_t last_tag)
 	x->id = o->rank / 2;
 	if (o->rank % 2 == 0) {
 		gen_to(o, o->rank + 1, 0, 0, gen_send(0), bytes);
-		gen_from(o, o->rank + 1, last_tag, gen_recv(0), bytes);
+		gen_from(o, o->rank + 1, HAND_BACK, gen_recv(0), bytes);
 		return false;
 	}
 	in = gen_scratch(o, bytes);
@@ -53,14 +53,14 @@ static bool hand_in(struct gen_out *o, struct exchange *x, uint32_t last_tag)
 	return true;
 }
 
-static void hand_back(struct gen_out *o, const struct exchange *x, uint32_t last_tag,
-		      const uint32_t *required, uint32_t count)
+static void hand_back(struct gen_out *o, const struct exchange *x, const uint32_t *required,
+		      uint32_t count)
 {
 	uint32_t sent;
 
 	if (x->id >= x->extra)
 		return;
-	sent = gen_to(o, o->rank - 1, last_tag, 0, gen_recv(0), o->p->bytes);
+	sent = gen_to(o, o->rank - 1, HAND_BACK, 0, gen_recv(0), o->p->bytes);
 	for (uint32_t i = 0; i < count; i++)
 		gen_requires(o, sent, required[i]);
 }
@@ -73,7 +73,7 @@ void gen_doubling_allreduce(struct gen_out *o)
 
 	if (o->n == 1)
 		gen_copy(o, gen_recv(0), gen_send(0), bytes);
-	if (o->n == 1 || !hand_in(o, &x, UINT16_MAX))
+	if (o->n == 1 || !hand_in(o, &x))
 		return;
 	for (; step < x.size; step *= 2, k++) {
 		uint32_t peer = rank_of(&x, x.id ^ step);
@@ -89,7 +89,7 @@ void gen_doubling_allreduce(struct gen_out *o)
 		x.made = o->ops - 1;
 		x.sum = to;
 	}
-	hand_back(o, &x, UINT16_MAX, &x.made, 1);
+	hand_back(o, &x, &x.made, 1);
 }
 
 #define LEVELS 32
@@ -147,7 +147,7 @@ void gen_halving_allreduce(struct gen_out *o)
 
 	if (o->n == 1)
 		gen_copy(o, gen_recv(0), gen_send(0), o->p->bytes);
-	if (o->n == 1 || !hand_in(o, &x, UINT16_MAX))
+	if (o->n == 1 || !hand_in(o, &x))
 		return;
 	depth = halve(o, &x, levels);
 	got[gots++] = x.made;
@@ -167,5 +167,5 @@ void gen_halving_allreduce(struct gen_out *o)
 		first = l->first < first ? l->first : first;
 		count *= 2;
 	}
-	hand_back(o, &x, UINT16_MAX, got, gots);
+	hand_back(o, &x, got, gots);
 }

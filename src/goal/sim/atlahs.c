@@ -5,9 +5,8 @@
  */
 #include "private.h"
 
-/* The receive, or the message, that came second at `now` occupies CPU and NIC from now on. Returns:
- * when the CPU has finished. */
-static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct sim_nic *nic,
+/* The receive, or the message, that came second at `now` occupies CPU and NIC from now on. */
+static void occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct sim_nic *nic,
 		       uint64_t nic_free, uint64_t now, uint64_t bytes)
 {
 	const struct sim_costs *p = sim_costs_of(s, bytes);
@@ -15,7 +14,6 @@ static uint64_t occupy(struct sim *s, uint32_t rank, struct sim_cpu *cpu, struct
 	nic->free_recv = sim_later(nic_free, now) + p->gap_ps;
 	cpu->free = sim_occupy(s, rank, nic->free_recv,
 			       p->overhead_ps + sim_byte_cost(p->overhead_byte, bytes));
-	return cpu->free;
 }
 
 /* A rendezvous ends at its sender with its receive, and occupies a CPU and a NIC there until then:

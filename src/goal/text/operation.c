@@ -543,7 +543,7 @@ static bool find_type(struct reading *r)
 				  "'%s' runs in the processor simulator of LogGOPSim2, which "
 				  "Sluice does not have",
 				  gem5);
-	return text_unknown(r->p, r->word, "operation", goal_op_words);
+	return text_unknown(r->p, r->word, goal_op_words);
 }
 
 bool text_operation(struct text_parser *p, const struct text_token *word, uint32_t label)

@@ -289,7 +289,7 @@ static int write_nothing(void *ctx, const char *text, size_t bytes)
 	return 0;
 }
 
-int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap)
+void text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap)
 {
 	enum { SHOWN_PIECES = 4 };
 	struct out o;
@@ -305,5 +305,4 @@ int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap
 		memcpy(buf, o.buf, n);
 		buf[n] = '\0';
 	}
-	return (int)o.used;
 }

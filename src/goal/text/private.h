@@ -100,7 +100,7 @@ struct text_making {
 	struct goal_build build;
 	struct text_place *places, *sorted; /* of the operations as added; as compiled */
 	struct text_number *numbers;
-	uint32_t place_cap, sorted_cap, number_count, number_cap, stated_recvs;
+	uint32_t place_cap, sorted_cap, number_count, number_cap;
 	uint64_t scratch_bytes; /* scratch memory that the text states */
 	bool has_scratch;
 	uint64_t scratch_used; /* scratch memory that operations name */
@@ -181,7 +181,6 @@ bool text_expected(struct text_parser *p, const char *what);
 bool text_expected_words(struct text_parser *p, const struct text_token *at,
 			 const char *const *words, const char *other);
 /* "there is no operation 'snd'; did you mean 'send'?" */
-bool text_unknown(struct text_parser *p, const struct text_token *at, const char *what,
-		  const char *const *words);
+bool text_unknown(struct text_parser *p, const struct text_token *at, const char *const *words);
 
 #endif

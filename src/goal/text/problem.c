@@ -119,12 +119,11 @@ bool text_expected_words(struct text_parser *p, const struct text_token *at,
 			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-bool text_unknown(struct text_parser *p, const struct text_token *at, const char *what,
-		  const char *const *words)
+bool text_unknown(struct text_parser *p, const struct text_token *at, const char *const *words)
 {
 	const char *near = nearest(at, words);
 	char name[SHOWN + 16];
 
-	return text_wrong(p, at, "there is no %s %s%s%s%s", what, name_of(at, name, sizeof name),
+	return text_wrong(p, at, "there is no operation %s%s%s%s", name_of(at, name, sizeof name),
 			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }

@@ -83,8 +83,8 @@ int text_print_head(uint32_t ranks, text_write_fn *write, void *ctx);
  * value of write(). Context: any thread; allocates nothing.
  */
 int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, void *ctx);
-/* Prints one operation without label and end of line, "send 8b to 1 tag 0"; returns as snprintf().
- * Of a long list only the first pieces are printed. */
-int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap);
+/* Prints one operation without label and end of line, "send 8b to 1 tag 0". Of a long list only the
+ * first pieces are printed. */
+void text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap);
 
 #endif

@@ -187,9 +187,9 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 	busy_remove(c);
 }
 
-/* Publishes as many queued requests as there is room for; every lane has room of its own. Returns:
- * false when one has failed, and so every request of the communicator. */
-static bool begin_queued_locked(struct rt_comm *c)
+/* Publishes as many queued requests as there is room for; every lane has room of its own. When one
+ * fails, every request of the communicator does. */
+static void begin_queued_locked(struct rt_comm *c)
 {
 	struct requests_list rest = c->requests.queued;
 	const char *name = "";
@@ -224,10 +224,8 @@ static bool begin_queued_locked(struct rt_comm *c)
 	}
 	while (rest.first)
 		append(&c->requests.queued, pop_first(&rest));
-	if (ret >= 0 || ret == -EBUSY)
-		return true;
-	fail_all_locked(c, ret, name);
-	return false;
+	if (ret < 0 && ret != -EBUSY)
+		fail_all_locked(c, ret, name);
 }
 
 /* Makes a step of every active request. Those before a queued one are in its way, and may need this
