@@ -37,14 +37,14 @@ static struct hop hops[HOPS];
 static struct hop *hop_of(uint64_t address)
 {
 	bool is_new;
-	uint16_t k = key_enter(hops, sizeof *hops, HOPS, address, &is_new);
+	uint16_t k = key_find(hops, sizeof *hops, HOPS, address, &is_new);
 
 	return k ? &hops[k] : NULL;
 }
 
 static struct hop *hop_find(uint64_t address)
 {
-	uint16_t k = address ? key_find(hops, sizeof *hops, HOPS, address) : 0;
+	uint16_t k = address ? key_find(hops, sizeof *hops, HOPS, address, NULL) : 0;
 
 	return k ? &hops[k] : NULL;
 }

@@ -119,11 +119,9 @@ const char *python_last_path(void);
 /*
  * texts.c. Finds or enters a key in a table whose entries 1 to count - 1 begin with the key.
  * Returns: its index, or 0 when the table is full. *out_new: the entry is new, and the caller fills
- * it. Context: async-signal-safe.
+ * it; NULL: enters nothing, and returns 0 for a key that is not there. Context: async-signal-safe.
  */
-uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new);
-/* As key_enter(). Returns: 0 when the key is not in the table. */
-uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key);
+uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new);
 /* Returns: the index of a constant text, or 0 when the table is full. Context:
  * async-signal-safe. */
 uint8_t text_index(const char *text);

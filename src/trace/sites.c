@@ -61,7 +61,7 @@ uint16_t site_index(const char *name, const void *address)
 {
 	struct trace_site *all = file_sites();
 	bool is_new;
-	uint16_t k = key_enter(all, sizeof *all, TRACE_SITES, site_key(name, address), &is_new);
+	uint16_t k = key_find(all, sizeof *all, TRACE_SITES, site_key(name, address), &is_new);
 
 	if (is_new)
 		fill(&all[k], name, (uintptr_t)address);

@@ -13,10 +13,12 @@ static void fill(struct trace_text *t, const char *text)
 			      memory_order_release); /* partner: the reader of the file */
 }
 
-static uint16_t find(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
+uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
 {
 	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
 
+	if (out_new)
+		*out_new = false;
 	for (uint32_t i = 0; i < count - 1; i++) {
 		uint32_t k = 1 + (at + i) % (count - 1);
 		_Atomic uint64_t *place = (_Atomic uint64_t *)((char *)table + k * entry_bytes);
@@ -33,22 +35,11 @@ static uint16_t find(void *table, size_t entry_bytes, uint32_t count, uint64_t k
 	return 0;
 }
 
-uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
-{
-	*out_new = false;
-	return find(table, entry_bytes, count, key, out_new);
-}
-
-uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key)
-{
-	return find(table, entry_bytes, count, key, NULL);
-}
-
 static uint8_t find_key(const char *text)
 {
 	struct trace_text *all = file_texts();
 	bool is_new;
-	uint16_t k = key_enter(all, sizeof *all, TRACE_TEXTS, (uintptr_t)text, &is_new);
+	uint16_t k = key_find(all, sizeof *all, TRACE_TEXTS, (uintptr_t)text, &is_new);
 
 	if (is_new)
 		fill(&all[k], text);
