@@ -124,11 +124,12 @@ static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buff
 				  .user = { b->in[me], b->out[me] },
 				  .name = "reduce" };
 	uint64_t half = bytes / 8;
+	struct exec_run *r;
 
 	if (way == REDUCE) {
 		for (int i = 0; i < 2; i++)
 			region_describe_extent(&mem[i], bytes, &call.desc[COLL_SEND + i]);
-		if (exec_run(e, &call))
+		if (exec_begin(e, &call, &r) || exec_wait(r))
 			exit(1);
 		return;
 	}
@@ -194,8 +195,8 @@ static int run(int rank, int n, const uint64_t *sizes)
 	me = rank;
 	os_cpumask_apply(0, &cpu);
 	base_options_load(environ, NULL, 0);
-	if (region_init() || node_group_create(&oob, exec_area_bytes(2), &g) || !g ||
-	    exec_create(g, NULL, &e))
+	if (region_init() || node_group_create(&oob, exec_area_bytes(2, EXEC_SLOTS), &g) || !g ||
+	    exec_create(g, EXEC_SLOTS, NULL, &e))
 		return 1;
 	for (int i = 0; i < n; i++)
 		measure(e, g, sizes[i]);

@@ -392,11 +392,3 @@ int exec_check(struct exec_run *r)
 
 	return ret ? finish(r, ret) : 0;
 }
-
-int exec_run(struct exec_comm *e, const struct exec_call *call)
-{
-	struct exec_run *r;
-	int ret = exec_begin(e, call, &r);
-
-	return ret ? ret : exec_wait(r);
-}

@@ -181,8 +181,6 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
  * undefined, and the group accepts no further collective.
  */
 int exec_wait(struct exec_run *r);
-/* exec_begin() and exec_wait(). */
-int exec_run(struct exec_comm *e, const struct exec_call *call);
 
 /*
  * Fail the collective that the other ranks have begun and this rank cannot: they get -EIO instead
