@@ -89,7 +89,7 @@ NOT_WATCHED bool switch_has_ready(const struct switch_group *g)
 }
 
 /* All who sleep: the owner, and one that was it before. */
-NOT_WATCHED void switch_wake(struct switch_group *g)
+NOT_WATCHED static void wake(struct switch_group *g)
 {
 	atomic_store_explicit(&g->is_asleep, 0, memory_order_relaxed);
 	sud_syscall(SYS_futex, &g->is_asleep, FUTEX_OP_WAKE, INT_MAX, NULL, NULL, 0);
@@ -106,7 +106,7 @@ NOT_WATCHED static void post(struct switch_group *g, struct switch_rank *r)
 						      memory_order_relaxed));
 	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_if_empty */
 	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed))
-		switch_wake(g);
+		wake(g);
 }
 
 /* Has one writer: the worker. */
@@ -211,7 +211,7 @@ NOT_WATCHED static void sleep_if_empty(struct endpoint_worker *w)
 	atomic_store_explicit(&g->is_asleep, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst); /* partner: post */
 	if (atomic_load_explicit(&g->inbox, memory_order_relaxed)) {
-		switch_wake(g);
+		wake(g);
 		release(w);
 		return;
 	}

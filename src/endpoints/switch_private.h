@@ -92,7 +92,6 @@ _Noreturn void switch_enter(struct endpoint *next);
 _Noreturn void switch_restart(struct endpoint_worker *w);
 size_t switch_copy(void *to, const void *from, size_t bytes);
 
-void switch_wake(struct switch_group *g);
 bool switch_has_ready(const struct switch_group *g);
 /* switch.c, called by switch.S */
 struct endpoint *switch_pick(struct endpoint *self);

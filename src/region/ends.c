@@ -11,7 +11,7 @@
 
 #include "region/private.h"
 
-bool mapping_next(struct mapping_walk *w, struct mapping *out)
+static bool mapping_next(struct mapping_walk *w, struct mapping *out)
 {
 	const struct region *r = w->r;
 	struct os_vma v;

@@ -243,7 +243,6 @@ struct mapping {
 	int prot;
 	bool shared;
 };
-bool mapping_next(struct mapping_walk *w, struct mapping *out);
 
 /* Is [start, end) of r, with the edge pages that belong to it, still a shared mapping of its pages?
  * */

@@ -200,9 +200,6 @@ struct pending {
 	struct pending *next;
 };
 
-/* Context: any thread; pending_lock() blocks every signal until pending_unlock(). */
-void pending_lock(void);
-void pending_unlock(void);
 /* Returns: an operation that is not linked, or NULL when all are in use. */
 struct pending *pending_alloc(void);
 void pending_free(struct pending *p); /* not linked */
@@ -272,8 +269,6 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
-/* Returns: whether a live worker process serves this communicator. */
-bool offload_has_worker(const struct rt_comm *c);
 /* Reclaims fragments that a dead worker process has claimed. Context: a rank that waits;
  * async-signal-safe. */
 void offload_check_worker(struct rt_comm *c);

@@ -89,16 +89,9 @@ enum wait_mode wait_start(void)
 	if (mode != WAIT_SPIN && !registered)
 		registered = !pthread_atfork(NULL, NULL, after_fork_child);
 	base_log(BASE_LOG_INFO, "wait", "%d ranks on %d CPUs of this node: waits are %s",
-		 facts.local_ranks, facts.cpus, wait_mode_name(mode));
+		 facts.local_ranks, facts.cpus, mode == WAIT_POLITE ? "polite" : "spinning");
 	atomic_store_explicit(&wait_mode_now, mode, memory_order_relaxed);
 	return mode;
-}
-
-const char *wait_mode_name(enum wait_mode mode)
-{
-	static const char *const names[] = { "spinning", "polite" };
-
-	return names[mode];
 }
 
 /* The wait of a call begins, or begins anew after progress that took work_ns. */
@@ -165,8 +158,6 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 	w->polls = w->polled = 0;
 	w->round_at_ns = os_now_ns();
 }
-
-void wait_disarm(void) { word_disarm(wait_thread, own_word()); }
 
 /* The next visit would cost many times what a further poll does. */
 static void check_hint(struct wait_thread *w)
@@ -265,7 +256,7 @@ void wait_common_begin(void)
 int wait_call_end(int rc)
 {
 	if (wait_thread && wait_thread->is_armed)
-		wait_disarm();
+		word_disarm(wait_thread, own_word()); /* the thread does not sleep */
 	return rc;
 }
 

@@ -50,7 +50,6 @@ int wait_quota_cpus(const char *cpu_max);
 
 /* Decides the mode of this process. Returns: the mode. */
 __attribute__((cold)) enum wait_mode wait_start(void);
-const char *wait_mode_name(enum wait_mode mode);
 
 extern _Atomic int wait_mode_now; /* enum wait_mode */
 static inline enum wait_mode wait_mode(void)
@@ -93,7 +92,6 @@ extern __thread struct wait_thread *wait_thread __attribute__((tls_model("initia
 __attribute__((cold)) void wait_connect(int world_rank, int world_size);
 __attribute__((cold)) void wait_disconnect(void);
 void wait_wake(int world_rank); /* by number in MPI_COMM_WORLD; WAIT_ALL */
-void wait_disarm(void);         /* the thread does not sleep after all */
 
 /* Around each call of the program that may block. wait_call_end() returns rc. */
 void wait_call_begin(void);

@@ -132,7 +132,8 @@ static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 	return -ENOENT;
 }
 
-int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap)
+/* Returns: 0 with the path of the worker's program; -errno: none can be started. */
+static int probe(char *out_path, size_t path_cap, char *reason, size_t cap)
 {
 	if (getauxval(AT_SECURE)) {
 		snprintf(reason, cap, "this process has more privileges than its user");
@@ -145,14 +146,14 @@ int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap)
 	return find_program(out_path, path_cap, reason, cap);
 }
 
-/* ---- starting and probing ------------------------------------------------------------------ */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 int worker_spawn(int listener, int page, char *reason, size_t cap)
 {
 	struct birth *b = NULL;
 	char path[PATH_MAX];
 	uint64_t before;
-	int between, ret = worker_probe(path, sizeof path, reason, cap);
+	int between, ret = probe(path, sizeof path, reason, cap);
 
 	if (ret)
 		return ret;

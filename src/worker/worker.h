@@ -59,10 +59,6 @@ struct worker_setup {
 __attribute__((cold))
 int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason,
 		 size_t cap);
-/* Tests whether a worker could be started. Returns: 0 with the path of its program, or -errno with
- * the reason. */
-__attribute__((cold))
-int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap);
 
 /* Writes the ticket of the attached worker; all zero when there is none or it is dead. */
 void worker_current(struct worker_ticket *out);

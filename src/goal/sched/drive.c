@@ -34,7 +34,7 @@ void state_release(struct sched_driver *d)
 
 /* ---- operations -------------------------------------------------------------------------- */
 
-void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i)
+static void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	s->ops[i].state = OP_READY;
 	list_push(d, &d->st->ready, opref_of(s->slot, i), &s->ops[i]);

@@ -40,8 +40,6 @@ static uint64_t part_off(int size, int part)
 	return off;
 }
 
-uint64_t sched_area_bytes(int size) { return part_off(size, PARTS); }
-
 sched_ref area_ref(const struct sched_group *g, const void *p)
 {
 	return ref_of(0, (uint64_t)((const char *)p - g->mappings[0].base));
@@ -144,7 +142,7 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out)
 	g = group_alloc(oob->rank, oob->size);
 	if (!g)
 		return -ENOMEM;
-	ret = node_group_create(oob, sched_area_bytes(oob->size), &g->node);
+	ret = node_group_create(oob, part_off(oob->size, PARTS), &g->node);
 	if (ret || !g->node) {
 		group_free(g);
 		return ret;

@@ -336,7 +336,6 @@ struct sched_group {
 
 /* group.c */
 sched_ref area_ref(const struct sched_group *g, const void *p); /* of an address in a rank's area */
-uint64_t sched_area_bytes(int size);
 
 static inline struct sched_ends *ends_of(const struct sched_group *g, int rank, int src)
 {
@@ -483,7 +482,6 @@ static inline bool state_has_starts(const struct sched_driver *d)
 {
 	return atomic_load_explicit(&d->st->starts, memory_order_relaxed);
 }
-void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 uint64_t run_time(const struct sched_inst *s); /* ns since the run began */
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Completes a receive with its message, at once or by a job. */

@@ -29,7 +29,8 @@ const struct arg_buf *args_message(const struct coll_args *args)
 	}
 }
 
-uint64_t args_message_bytes(const struct coll_args *args)
+/* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
+static uint64_t args_message_bytes(const struct coll_args *args)
 {
 	const struct arg_buf *side = args_message(args);
 

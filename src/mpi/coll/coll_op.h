@@ -185,8 +185,6 @@ int bufrefs_open(struct coll_op *op);
 void bufrefs_close(struct coll_op *op);
 /* Returns: the buffer that determines the length of one rank's message on this rank, or NULL. */
 const struct arg_buf *args_message(const struct coll_args *args);
-/* Returns: bytes of one rank's message as far as this rank can tell, else 0; for the trace. */
-uint64_t args_message_bytes(const struct coll_args *args);
 /* Returns: bytes of the rank's message in a valid call; where ranks share no size, of all that the
  * rank sends (of a scatter: receives); 0: unknown. */
 uint64_t args_own_bytes(const struct coll_args *args);

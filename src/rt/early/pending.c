@@ -32,13 +32,14 @@ typedef bool pending_filter(const struct pending *, const void *arg);
 enum { END_IS_NEAR_NS = 500000, STRANGER_WAITS_NS = 20000000 };
 enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
 
-void pending_lock(void)
+/* Blocks every signal until unlock(). */
+static void lock(void)
 {
 	uint32_t tries = 0;
 
 	sud_enter();
 	while (atomic_exchange_explicit(&spin, 1,
-					memory_order_acquire)) { /* partner: pending_unlock */
+					memory_order_acquire)) { /* partner: unlock */
 		if (++tries % 64)
 			os_cpu_relax();
 		else
@@ -46,7 +47,7 @@ void pending_lock(void)
 	}
 }
 
-void pending_unlock(void)
+static void unlock(void)
 {
 	atomic_store_explicit(&spin, 0, memory_order_release);
 	sud_exit();
@@ -56,7 +57,7 @@ struct pending *pending_alloc(void)
 {
 	struct pending *p = NULL;
 
-	pending_lock();
+	lock();
 	for (int i = 0; i < PENDING_MAX && !p; i++)
 		if (!pool[i].in_use)
 			p = &pool[i];
@@ -64,24 +65,24 @@ struct pending *pending_alloc(void)
 		memset(p, 0, sizeof *p);
 		p->in_use = true;
 	}
-	pending_unlock();
+	unlock();
 	return p;
 }
 
 void pending_free(struct pending *p)
 {
-	pending_lock();
+	lock();
 	p->in_use = false;
-	pending_unlock();
+	unlock();
 }
 
 void pending_link(struct pending *p)
 {
-	pending_lock();
+	lock();
 	*last = p;
 	last = &p->next;
 	intercept_count_up(&rt_pending);
-	pending_unlock();
+	unlock();
 }
 
 static void unlink_locked(struct pending *p)
@@ -151,7 +152,7 @@ static bool retire_locked(struct pending *p)
 		return false;
 	release_all(p);
 	unlink_locked(p);
-	pending_unlock();
+	unlock();
 	learn(p, os_now_ns());
 	offload_count();
 	for (int i = 0; i < 2; i++)
@@ -347,13 +348,13 @@ static struct pending *find(pending_filter *is_match, const void *arg)
 {
 	struct pending *p;
 
-	pending_lock();
+	lock();
 	for (p = first; p; p = p->next)
 		if (is_match(p, arg) && !(is_released(p) && exec_is_complete(p->run)))
 			break;
 	if (p)
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
-	pending_unlock();
+	unlock();
 	return p;
 }
 
@@ -406,14 +407,14 @@ static uint64_t rescue(int at_most)
 	uint64_t again_ns = OS_FOR_EVER;
 	uint32_t count = 0;
 
-	pending_lock();
+	lock();
 	for (struct pending *p = first; p && at_most--; p = p->next) {
 		if (!exec_is_in_channel(p->run))
 			continue;
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 		held[count++] = p;
 	}
-	pending_unlock();
+	unlock();
 	sud_enter(); /* as in complete() */
 	while (count--) {
 		again_ns = base_min_u64(again_ns, exec_rescue(held[count]->run));
@@ -433,16 +434,16 @@ static bool retire_all(pending_filter *is_match, const void *arg, int at_most)
 	bool any = false;
 
 	rescue(at_most); /* a peer may wait for fragments of a hung channel */
-	pending_lock();
+	lock();
 	for (p = first; p && at_most--; p = next) {
 		next = p->next;
 		if (!is_match(p, arg) || !retire_locked(p))
 			continue;
 		any = true;
-		pending_lock(); /* the list may have changed meanwhile */
+		lock(); /* the list may have changed meanwhile */
 		next = first;
 	}
-	pending_unlock();
+	unlock();
 	return any;
 }
 
@@ -511,10 +512,10 @@ static void complete_for_good(pending_filter *is_match, const void *arg, bool in
 	while (any) {
 		complete(is_match, arg, in_call);
 		any = false;
-		pending_lock();
+		lock();
 		for (struct pending *p = first; p; p = p->next)
 			any |= is_match(p, arg);
-		pending_unlock();
+		unlock();
 		if (any)
 			sched_yield();
 	}

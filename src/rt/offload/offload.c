@@ -13,7 +13,8 @@
 
 /* ---- the worker process ------------------------------------------------------------------ */
 
-bool offload_has_worker(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
+/* Does a live worker process serve this communicator? */
+static bool has_worker(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
 
 static void reclaim(void *arg, uint64_t name, bool is_intent)
 {
@@ -113,7 +114,7 @@ static void open_channel_locked(const struct rt_comm *c)
  * serves it. */
 void offload_open(struct rt_comm *c)
 {
-	if (base_opt.early == BASE_EARLY_OFF || offload_has_worker(c))
+	if (base_opt.early == BASE_EARLY_OFF || has_worker(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
@@ -131,11 +132,11 @@ static struct engine_chan *channel(void)
 
 void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f)
 {
-	if (to != DETACH_TO_RANKS && offload_has_worker(c)) {
+	if (to != DETACH_TO_RANKS && has_worker(c)) {
 		worker_facts(f);
 		return;
 	}
-	if (base_unlikely(c->worker_group && !offload_has_worker(c)))
+	if (base_unlikely(c->worker_group && !has_worker(c)))
 		offload_open(c);
 	f->has_channel = to == DETACH_TO_ANY && channel();
 	f->has_cpu = f->has_channel && mover.has_cpu;
