@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Failure injection: SLUICE_FAULT makes calls fail. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options. */
-#include <string.h>
-
 #include "base/internal.h"
 
 /* Values before base_options_load(): Sluice is off, and the log prints errors. */

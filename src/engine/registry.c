@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engines, and the choice of one. */
-#include <errno.h>
 #include <string.h>
 
 #include "engine/private.h"

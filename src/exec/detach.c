@@ -4,9 +4,6 @@
  * that touches the memory moves the remaining data. Only the queue of a detached run writes to the
  * run, so any number of threads and signal handlers may call these functions at once.
  */
-#include <errno.h>
-#include <string.h>
-
 #include "exec/private.h"
 #include "progress/progress.h"
 

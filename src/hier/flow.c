@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One call on a communicator that spans nodes: admission, messages, result. */
 #include <errno.h>
-#include <limits.h>
 
 #include "base/base.h"
 #include "hier/hier.h"

@@ -10,7 +10,6 @@
  * The layout fixes the order in which parts are combined. Results are equal from run to run, and
  * on all ranks.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/base.h"

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "hier/hier.h"

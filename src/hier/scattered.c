@@ -11,7 +11,6 @@
  * The layout fixes the order of nodes in each sum, so results are equal from run to run. As in an
  * all-to-all, both ends of a step use one order of segments.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/base.h"

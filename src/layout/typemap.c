@@ -2,7 +2,6 @@
 /* Type maps that no layout describes: trees of runs. */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "layout/layout.h"
 

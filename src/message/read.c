@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <string.h>
 
 #include "message/private.h"
 #include "node/node.h"

@@ -9,7 +9,6 @@
  * out any more (node_header_is_valid).
  */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The view of a process that is no rank of a group but maps the arenas of its ranks. */
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "node/private.h"

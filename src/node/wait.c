@@ -6,8 +6,6 @@
  * then checks whether the rank sleeps. Their full fences are partners: either the napping rank sees
  * what was published, or the waker sees `sleeping`.
  */
-#include <errno.h>
-
 #include "node/private.h"
 
 /* Naps are short, as this rank also drives the host MPI; longer when the wait is long. */

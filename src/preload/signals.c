@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <threads.h>

@@ -7,8 +7,6 @@
  * A nonblocking call must not wait for other ranks. Its question is deferred to the next blocking
  * call, and the last answer holds until then (request/trials.c).
  */
-#include <errno.h>
-
 #include "rt/coll/run.h"
 #include "rt/trials.h"
 

@@ -7,9 +7,7 @@
  *
  * A communicator runs one trial at a time.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "rt/coll/run.h"
 #include "rt/trials.h"

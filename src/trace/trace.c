@@ -2,7 +2,6 @@
 /* Start and stop; records other than calls: copies, touches, ends, spans. */
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "os/endpoint.h"
 #include "os/os.h"

@@ -6,7 +6,6 @@
  * in parts, for which its peer waits in turn, so it spins in proportion to the part.
  */
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "os/endpoint.h"

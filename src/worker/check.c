@@ -5,10 +5,7 @@
  * makes no progress even so is killed. Only when the process is gone can it write nothing more, and
  * the ranks reclaim its claims.
  */
-#include <errno.h>
-#include <limits.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 /* Public functions for groups and open schedules, made of sched/. */
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "goal/api/api.h"
 #include "base/base.h"

@@ -9,8 +9,6 @@
  * where the measured schedule touched as much memory as this one. What an operation has just
  * written is near for one that requires it: half of that one's bytes cost what was measured.
  */
-#include <string.h>
-
 #include "private.h"
 
 bool sim_is_node(const struct sim *s, uint32_t rank, uint32_t peer)

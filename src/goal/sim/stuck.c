@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds what is stuck when there are no more events. */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "private.h"

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { DEPTH = 64 }; /* constructors inside each other */
 

@@ -2,7 +2,6 @@
 /* A buffer with gaps as packed bytes, by its layout or type map. The host MPI only moves bytes from
  * and to memory of a device, which the CPU does not reach. */
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "base/base.h"

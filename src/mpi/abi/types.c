@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the bytes of a datatype lie. An attribute of a datatype with gaps caches the answer. */
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "mpi/abi/abi.h"

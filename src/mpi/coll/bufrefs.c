@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Buffers of a collective: from the program's arguments to parts of a buffer. */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "mpi/coll/coll_op.h"

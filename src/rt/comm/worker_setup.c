@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Agreement on the worker process of the job while a communicator is created: who starts it, and
  * whether all ranks are attached. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

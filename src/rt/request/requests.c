@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/spin.h"
 #include "rt/request/request.h"

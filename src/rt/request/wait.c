@@ -6,7 +6,6 @@
  * requests.
  */
 #include <sched.h>
-#include <string.h>
 
 #include "rt/request/request.h"
 
