@@ -445,11 +445,7 @@ static int peer_at(const struct exec_run *r, uint32_t i)
 	return (int)i == r->comm->rank ? -1 : (int)i;
 }
 
-static int help(struct exec_run *r)
-{
-	(void)r;
-	return 0; /* every step helps */
-}
+static int help(struct exec_run *r) { return 0; /* every step helps */ }
 
 const struct run_ops reduction_ops = {
 	.publish = publish,

@@ -28,7 +28,6 @@ int mprotect_close(struct guard_range *r)
 
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	(void)r;
 	return mprotect_open(start, end);
 }
 

@@ -308,7 +308,6 @@ static void tidy_on_stack(void *arg)
 {
 	struct sud_fault f;
 
-	(void)arg;
 	sud_fault_begin_sig(&f);
 	sud_ops->tidy();
 	sud_fault_end_sig(&f);

@@ -33,7 +33,6 @@ struct mover {
 /* Yields, because the holder runs at idle priority and may be displaced. */
 static void claim_lock(void *arg)
 {
-	(void)arg;
 	while (atomic_exchange_explicit(&serve.claiming, 1,
 					memory_order_acquire)) /* partner: claim_unlock */
 		sched_yield();
@@ -41,7 +40,6 @@ static void claim_lock(void *arg)
 
 static void claim_unlock(void *arg)
 {
-	(void)arg;
 	atomic_store_explicit(&serve.claiming, 0, memory_order_release);
 }
 

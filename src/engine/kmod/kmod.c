@@ -54,7 +54,6 @@ static int kmod_result(struct engine_slots *s, int slot, const struct engine_cop
 {
 	int32_t result;
 
-	(void)c;
 	/* acquire: the result and the copied bytes; partner: the module */
 	if (!atomic_load_explicit(state_of(s, slot), memory_order_acquire))
 		return SLOT_NOT_ENDED;

@@ -117,7 +117,6 @@ static void sw_chan_close(struct engine_chan *base)
 
 static void sw_caps(const struct engine_chan *base, struct engine_caps *out)
 {
-	(void)base;
 	*out = (struct engine_caps){
 		.flags = ENGINE_USES_CPU,
 		.depth = SW_DEPTH,

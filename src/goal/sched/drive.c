@@ -425,7 +425,7 @@ static bool end_timers(struct sched_driver *d)
 			note_timer(d, op->msg);
 			continue;
 		}
-		list_remove(d, &d->st->timers, ref, op);
+		list_remove(d, &d->st->timers, op);
 		op_ended(d, s, (uint32_t)ref);
 		progress = true;
 	}

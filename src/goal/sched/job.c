@@ -76,13 +76,11 @@ static bool end_of_send(struct sched_driver *d, const struct sched_msg *shared,
 }
 
 /* The source of a receive whose bytes lie in an eager or inline record, in the arena of rank 0. */
-static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sched_ref ref,
-			  struct sched_end *out)
+static void end_of_record(const struct sched_msg *m, sched_ref ref, struct sched_end *out)
 {
 	*out = (struct sched_end){ .rank = 0, .slot = UINT32_MAX, .mapped = true };
 	out->desc = (struct region_desc){ .bytes = m->bytes, .flags = REGION_DESC_MAPPED,
 					  .arena_off = ref_off(ref) + sizeof *m };
-	(void)d;
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -171,7 +169,7 @@ void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, stru
 	}
 	end_of_recv(s, op, &w.dst);
 	if (m->kind != SCHED_ANNOUNCED) {
-		end_of_record(d, m, s->ops[i].msg, &w.src);
+		end_of_record(m, s->ops[i].msg, &w.src);
 	} else if (!end_of_send(d, m, &w.src)) {
 		run_fail(d, s,
 			 &(struct sched_abort){ s->body->ctx, -EPROTO, (int)m->src, d->rank, i });

@@ -16,7 +16,7 @@ void list_push(struct sched_driver *d, struct sched_list *l, sched_opref ref, st
 	l->tail = ref;
 }
 
-void list_remove(struct sched_driver *d, struct sched_list *l, sched_opref ref, struct sched_op *op)
+void list_remove(struct sched_driver *d, struct sched_list *l, struct sched_op *op)
 {
 	struct sched_inst *s;
 	struct sched_op *prev = op->prev ? op_at(d, op->prev, &s) : NULL;
@@ -43,6 +43,6 @@ sched_opref list_pop(struct sched_driver *d, struct sched_list *l)
 		l->head = l->tail = 0;
 		return 0;
 	}
-	list_remove(d, l, ref, op);
+	list_remove(d, l, op);
 	return ref;
 }

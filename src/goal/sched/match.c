@@ -164,7 +164,7 @@ static void remove_unexpected(struct sched_driver *d, struct sched_msg *m)
 
 void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
-	list_remove(d, posted_list(d, s, inst_goal(s, i)), opref_of(s->slot, i), &s->ops[i]);
+	list_remove(d, posted_list(d, s, inst_goal(s, i)), &s->ops[i]);
 	d->st->posted_count--;
 	shrink_if_empty(d->st);
 }
@@ -185,7 +185,7 @@ sched_opref match_receive(struct sched_driver *d, uint64_t ctx, uint32_t src, ui
 	op = ref ? op_at(d, ref, &s) : NULL;
 	if (!op)
 		return 0;
-	list_remove(d, is_other ? wild : exact, ref, op);
+	list_remove(d, is_other ? wild : exact, op);
 	d->st->posted_count--;
 	shrink_if_empty(d->st);
 	return ref;

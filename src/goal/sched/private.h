@@ -436,8 +436,7 @@ static inline bool is_arena_memory(const void *p, uint64_t bytes)
 
 /* lists.c: lists of operations of one rank */
 void list_push(struct sched_driver *d, struct sched_list *l, sched_opref ref, struct sched_op *op);
-void list_remove(struct sched_driver *d, struct sched_list *l, sched_opref ref,
-		 struct sched_op *op);
+void list_remove(struct sched_driver *d, struct sched_list *l, struct sched_op *op);
 sched_opref list_pop(struct sched_driver *d, struct sched_list *l);
 
 /* match.c */

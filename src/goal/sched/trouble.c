@@ -123,27 +123,26 @@ void trouble_check_peers(struct sched_group *g)
 static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	struct sched_op *op = &s->ops[i];
-	sched_opref ref = opref_of(s->slot, i);
 	struct sched_msg *m;
 
 	switch (op->state) {
 	case OP_READY:
-		list_remove(d, &d->st->ready, ref, op);
+		list_remove(d, &d->st->ready, op);
 		break;
 	case OP_BACKLOG:
-		list_remove(d, &d->peers[inst_goal(s, i)->peer].backlog, ref, op);
+		list_remove(d, &d->peers[inst_goal(s, i)->peer].backlog, op);
 		d->st->backlogged--;
 		break;
 	case OP_POSTED:
 		match_unpost(d, s, i);
 		break;
 	case OP_TIMER:
-		list_remove(d, &d->st->timers, ref, op);
+		list_remove(d, &d->st->timers, op);
 		if (!d->st->timers.head)
 			atomic_store_explicit(&d->st->timer_ns, 0, memory_order_relaxed);
 		break;
 	case OP_WAITS_JOB:
-		list_remove(d, &d->st->waits_job, ref, op);
+		list_remove(d, &d->st->waits_job, op);
 		/* fall through */
 	case OP_IN_JOB:
 		m = inst_goal(s, i)->type == GOAL_RECV ? ref_at(d->g, op->msg, sizeof *m) : NULL;

@@ -283,11 +283,7 @@ int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, 
 	return o.error;
 }
 
-static int write_nothing(void *ctx, const char *text, size_t bytes)
-{
-	(void)ctx, (void)text, (void)bytes;
-	return 0;
-}
+static int write_nothing(void *ctx, const char *text, size_t bytes) { return 0; }
 
 void text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap)
 {

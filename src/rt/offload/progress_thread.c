@@ -15,7 +15,6 @@ static void attend(void *arg)
 	uint64_t again_ns = OS_FOR_EVER;
 	uint32_t wakes = 0;
 
-	(void)arg;
 	while (!node_wait_process_wake(&wakes, again_ns)) {
 		again_ns = pending_rescue_all();
 		requests_publish_queued();
