@@ -48,8 +48,10 @@ MESSAGES = {
                        'recvtype, source, recvtag, comm, request);']),
     'Isendrecv_replace': ([], ['if (!rc)', '\trecord_isendrecv(count, datatype, dest, sendtag, count, '
                                'datatype, source, recvtag, comm, request);']),
-    'Psend_init': ([], ['if (!rc)', f'\trecord_psend_init(partitions, {PASS.format("dest")}, request);']),
-    'Precv_init': ([], ['if (!rc)', f'\trecord_precv_init(partitions, {PASS.format("source")}, request);']),
+    'Psend_init': ([], ['if (!rc)', '\trecord_partitioned_init(MESSAGES_ISEND, partitions, '
+                        f'{PASS.format("dest")}, request);']),
+    'Precv_init': ([], ['if (!rc)', '\trecord_partitioned_init(MESSAGES_IRECV, partitions, '
+                        f'{PASS.format("source")}, request);']),
     'Pready': ([], ['if (!rc)', '\trecord_ready(1, request);']),
     'Pready_range': ([], ['if (!rc)', '\trecord_ready(partition_high - partition_low + 1, request);']),
     'Pready_list': ([], ['if (!rc)', '\trecord_ready(length, request);']),
@@ -57,7 +59,7 @@ MESSAGES = {
     'Iprobe': ([], []),
     'Mprobe': ([], ['if (!rc)', '\trecord_probed(message, CANONICAL_OF(comm));']),
     'Improbe': ([], ['if (!rc && *flag)', '\trecord_probed(message, CANONICAL_OF(comm));']),
-    'Recv_init': ([], ['if (!rc)', f'\trecord_recv_init({PASS.format("source")}, request);']),
+    'Recv_init': ([], ['if (!rc)', f'\trecord_init(MESSAGES_IRECV, {PASS.format("source")}, request);']),
     'Start': ([], ['if (!rc)', '\trecord_started(1, request);']),
     'Startall': ([], ['if (!rc)', '\trecord_started(count, array_of_requests);']),
     'Request_free': ([HANDLE[0].format('request')], ['record_freed(handles);']),
@@ -78,9 +80,8 @@ for mode in ('', 's', 'r'):
     MESSAGES[f'I{mode}send'] = ([], ['if (!rc)', f'\trecord_send({PASS.format("dest")}, request);'])
 for mode in ('', 's', 'r', 'b'):
     MESSAGES[f'{mode}send_init'.capitalize()] = (
-        [], ['if (!rc)', f'\trecord_send_init({PASS.format("dest")}, request);'])
-MESSAGES['Bsend'] = ([], ['if (!rc)', f'\trecord_bsend({PASS.format("dest")}, NULL);'])
-MESSAGES['Ibsend'] = ([], ['if (!rc)', f'\trecord_bsend({PASS.format("dest")}, request);'])
+        [], ['if (!rc)', f'\trecord_init(MESSAGES_ISEND, {PASS.format("dest")}, request);'])
+MESSAGES['Bsend'] = MESSAGES['Ibsend'] = ([], ['if (!rc)', f'\trecord_bsend({PASS.format("dest")});'])
 
 ORIGIN = 'record_bytes(origin_count, origin_datatype)'
 RESULT = '(int64_t)record_bytes(result_count, result_datatype)'

@@ -36,19 +36,11 @@ static struct record_request *init(uint8_t type, uint64_t bytes, int peer, int t
 	return q;
 }
 
-void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-		      const void *request)
+void record_init(uint8_t type, MPI_Count count, MPI_Datatype datatype, int peer, int tag,
+		 MPI_Comm comm, const void *request)
 {
 	record_lock();
-	init(MESSAGES_ISEND, record_bytes(count, type), dest, tag, comm, request);
-	record_unlock();
-}
-
-void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-		      const void *request)
-{
-	record_lock();
-	init(MESSAGES_IRECV, record_bytes(count, type), source, tag, comm, request);
+	init(type, record_bytes(count, datatype), peer, tag, comm, request);
 	record_unlock();
 }
 
@@ -74,35 +66,20 @@ static uint32_t channel_next(const struct messages_record *r)
 	return ++c->count;
 }
 
-static void partitioned_init(uint8_t type, int partitions, uint64_t bytes, int peer, int tag,
-			     MPI_Comm comm, const void *request)
+void record_partitioned_init(uint8_t type, int partitions, MPI_Count count, MPI_Datatype datatype,
+			     int peer, int tag, MPI_Comm comm, const void *request)
 {
 	struct record_request *q;
 
 	record_lock();
-	q = init(type, bytes, peer, tag, comm, request);
+	q = init(type, (uint64_t)partitions * record_bytes(count, datatype), peer, tag, comm,
+		 request);
 	if (q) {
 		q->kind = type == MESSAGES_ISEND ? RECORD_SEND : RECORD_OTHER; /* no wildcards */
 		q->partitions = type == MESSAGES_ISEND ? partitions : 0;
 		q->start.count = MESSAGES_PARTITIONED + channel_next(&q->start);
 	}
 	record_unlock();
-}
-
-void record_psend_init(int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
-		       MPI_Comm comm, const void *request)
-{
-	partitioned_init(MESSAGES_ISEND, partitions,
-			 (uint64_t)partitions * record_bytes(count, type), dest, tag, comm,
-			 request);
-}
-
-void record_precv_init(int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
-		       MPI_Comm comm, const void *request)
-{
-	partitioned_init(MESSAGES_IRECV, partitions,
-			 (uint64_t)partitions * record_bytes(count, type), source, tag, comm,
-			 request);
 }
 
 /* Context: locked. */

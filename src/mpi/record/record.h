@@ -93,11 +93,10 @@ bool record_came(const MPI_Status *status);
  * caller, who passes the copy to record_done() or frees it. */
 void **record_handles(int count, const void *requests);
 
-/* request: NULL for a blocking call. */
+/* request: NULL for a blocking call. A buffered send is complete at once. */
 void record_send(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
 		 const void *request);
-void record_bsend(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-		  const void *request);
+void record_bsend(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 void record_recv(const MPI_Status *status, MPI_Comm comm);
 void record_irecv(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
 		  const void *request);
@@ -110,14 +109,11 @@ void record_probed(const void *message, MPI_Comm comm);
 /* message: the handle before the call. */
 void record_mrecv(void *message, const MPI_Status *status);
 void record_imrecv(void *message, MPI_Count count, MPI_Datatype type, const void *request);
-void record_send_init(MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-		      const void *request);
-void record_recv_init(MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-		      const void *request);
-void record_psend_init(int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
-		       MPI_Comm comm, const void *request);
-void record_precv_init(int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
-		       MPI_Comm comm, const void *request);
+/* type: of the record that each start of the request puts, MESSAGES_ISEND or MESSAGES_IRECV. */
+void record_init(uint8_t type, MPI_Count count, MPI_Datatype datatype, int peer, int tag,
+		 MPI_Comm comm, const void *request);
+void record_partitioned_init(uint8_t type, int partitions, MPI_Count count, MPI_Datatype datatype,
+			     int peer, int tag, MPI_Comm comm, const void *request);
 /* `partitions` of a started send are ready. */
 void record_ready(int partitions, MPI_Request request);
 void record_started(int count, const void *requests);

@@ -95,11 +95,14 @@ void record_win_freed(const void *win)
 	record_unlock();
 }
 
-/* Context: locked. Returns: NULL, and counts what is lost, for a window that is not known. */
-static struct window *window_of(MPI_Win win)
+/* record_unlock() must follow. Returns: NULL, and counts what is lost, for a window that is not
+ * known. */
+static struct window *window_lock(MPI_Win win)
 {
-	struct window *w = *window_find(CANONICAL_OF(win));
+	struct window *w;
 
+	record_lock();
+	w = *window_find(CANONICAL_OF(win));
 	if (!w)
 		record_lost();
 	return w;
@@ -123,8 +126,9 @@ void record_rma(MPI_Win win, int target, uint64_t bytes, int64_t back, const voi
 	struct window *w;
 	int32_t peer;
 
-	record_lock();
-	w = target >= 0 ? window_of(win) : NULL;
+	if (target < 0) /* MPI_PROC_NULL */
+		return;
+	w = window_lock(win);
 	peer = w ? record_world_rank(&w->comm, target) : -1;
 	if (peer >= 0 && target != w->comm.rank) {
 		put_operation(w, peer, bytes, back,
@@ -155,10 +159,8 @@ static void flush(struct window *w, int target, bool is_remote)
 
 void record_flush(MPI_Win win, int target, bool is_remote)
 {
-	struct window *w;
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w)
 		flush(w, target, is_remote);
 	record_unlock();
@@ -176,11 +178,9 @@ static void flush_here(struct window *w)
 
 void record_fence(MPI_Win win)
 {
-	struct window *w;
 	struct messages_record r = { .type = MESSAGES_COLL, .collective = MESSAGES_BARRIER };
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w) {
 		flush_here(w);
 		r.comm = w->comm.number;
@@ -241,10 +241,8 @@ static void group_set(struct group *g, MPI_Group group)
 
 void record_win_post(MPI_Group group, MPI_Win win)
 {
-	struct window *w;
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w) {
 		group_set(&w->post, group);
 		put_sends(w, &w->post, 0);
@@ -255,10 +253,8 @@ void record_win_post(MPI_Group group, MPI_Win win)
 
 void record_win_start(MPI_Group group, MPI_Win win)
 {
-	struct window *w;
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w) {
 		group_set(&w->start, group);
 		put_receives(w, &w->start, 0);
@@ -268,10 +264,8 @@ void record_win_start(MPI_Group group, MPI_Win win)
 
 void record_win_complete(MPI_Win win)
 {
-	struct window *w;
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w) {
 		put_received(w, &w->start, 0);
 		flush_here(w);
@@ -283,10 +277,8 @@ void record_win_complete(MPI_Win win)
 
 void record_win_wait(MPI_Win win)
 {
-	struct window *w;
+	struct window *w = window_lock(win);
 
-	record_lock();
-	w = window_of(win);
 	if (w) {
 		put_received(w, &w->post, 1);
 		group_free(&w->post);
