@@ -48,50 +48,37 @@ static int wait_fd(const struct bootstrap *m, int fd, short events)
 	return n < 0 && errno != EINTR ? -errno : 0;
 }
 
-static int put(const struct bootstrap *m, int fd, const void *data, size_t bytes)
+static int transfer(const struct bootstrap *m, int fd, char *at, size_t bytes, bool is_send)
 {
-	const char *p = data;
-
 	while (bytes) {
-		ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = is_send ? send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+				    : recv(fd, at, bytes, MSG_DONTWAIT);
 		int ret;
 
+		if (!n || (n < 0 && errno == EPIPE))
+			return -ECONNRESET; /* the peer has died or given up */
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return errno == EPIPE ? -ECONNRESET : -errno;
+			return -errno;
 		if (n > 0) {
-			p += n;
+			at += n;
 			bytes -= (size_t)n;
 			continue;
 		}
-		ret = wait_fd(m, fd, POLLOUT);
+		ret = wait_fd(m, fd, is_send ? POLLOUT : POLLIN);
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
+static int put(const struct bootstrap *m, int fd, const void *data, size_t bytes)
+{
+	return transfer(m, fd, (char *)data, bytes, true);
+}
+
 static int get(const struct bootstrap *m, int fd, void *data, size_t bytes)
 {
-	char *p = data;
-
-	while (bytes) {
-		ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
-		int ret;
-
-		if (!n)
-			return -ECONNRESET; /* the peer has died or given up */
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			p += n;
-			bytes -= (size_t)n;
-			continue;
-		}
-		ret = wait_fd(m, fd, POLLIN);
-		if (ret)
-			return ret;
-	}
-	return 0;
+	return transfer(m, fd, data, bytes, false);
 }
 
 /* ---- collective calls for node/ ---------------------------------------------------------- */
