@@ -75,31 +75,15 @@ static uint64_t offset_of(const struct sim_detours *d, uint32_t rank)
 	return (uint64_t)((unsigned __int128)x * d->period >> 64);
 }
 
-/* Returns: how many detours have begun at `time` of the trace. */
-static uint32_t begun(const struct sim_detours *d, uint64_t time)
+/* Returns: how many detours begin before `time` of the trace, or before so much free time. */
+static inline uint32_t begun_before(const struct sim_detours *d, uint64_t time, bool is_free)
 {
 	uint32_t low = 0, high = d->count;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (d->at[middle].begin <= time)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Returns: how many detours begin before so much free time has passed. */
-static uint32_t begun_within(const struct sim_detours *d, uint64_t free_ps)
-{
-	uint32_t low = 0, high = d->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (d->at[middle].free < free_ps)
+		if ((is_free ? d->at[middle].free : d->at[middle].begin) < time)
 			low = middle + 1;
 		else
 			high = middle;
@@ -110,7 +94,7 @@ static uint32_t begun_within(const struct sim_detours *d, uint64_t free_ps)
 /* Returns: the free time before `time` of the trace. */
 static uint64_t free_before(const struct sim_detours *d, uint64_t time)
 {
-	uint32_t i = begun(d, time);
+	uint32_t i = begun_before(d, time + 1, false);
 
 	if (!i)
 		return time;
@@ -132,7 +116,7 @@ uint64_t sim_busy_until(const struct sim *s, uint32_t rank, uint64_t begin, uint
 	/* the last detour ends a period, so an operation that fills one ends before it */
 	periods = (free_ps - 1) / d->free;
 	free_ps -= periods * d->free;
-	i = begun_within(d, free_ps);
+	i = begun_before(d, free_ps, true);
 	end = (unsigned __int128)periods * d->period + free_ps +
 	      (i ? end_of(d, i - 1) - d->at[i - 1].free : 0) - time + begin;
 	return end > 2 * SIM_TIME_MAX ? 2 * SIM_TIME_MAX : (uint64_t)end;
