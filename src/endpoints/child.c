@@ -7,13 +7,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include "endpoints/private.h"
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 /* Runs on a stack that a sanitizer does not know. */
 #define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))

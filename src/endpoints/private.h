@@ -8,10 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "base/base.h"
 #include "endpoints/endpoints.h"
 #include "endpoints/switch.h"
+
+#ifndef SYS_close_range /* Linux 5.9 */
+#define SYS_close_range 436
+#endif
 
 enum {
 	ENDPOINTS_VERSION = 4,

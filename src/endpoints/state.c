@@ -5,14 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "endpoints/private.h"
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 enum { SIGNALS = 64, FD_LOOP_MAX = 65536 };
 

@@ -20,12 +20,6 @@
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-#ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 1u
-#endif
 
 enum { IDLE_MAX = 8 };
 

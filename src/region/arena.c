@@ -12,10 +12,6 @@
 #include "os/endpoint.h"
 #include "region/private.h"
 
-#ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 1u
-#endif
-
 enum { PAST_MAX = 8, BITMAPS = 3, OWN_MAPPINGS_MAX = 16 };
 
 struct region_os region_os;
