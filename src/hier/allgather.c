@@ -179,7 +179,7 @@ static void begin(struct allgather *a, struct flow *f)
 	if (!err)
 		err = exchange_near(a);
 	if (err) {
-		flow_fail(f, err);
+		flow_note_error(f, err);
 		a->at = NULL;
 	}
 	a->recv = a->expect = place_first(a, false);

@@ -179,17 +179,15 @@ static void begin(struct alltoall *a, struct flow *f)
 		err = flow_copy_own(f);
 	if (!err)
 		err = f->acts ? open_near(a, a->in, slots, a->out, slots) : open_own(a);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 static void end(struct alltoall *a)
 {
 	struct flow *f = a->f;
-	int err = f->err ? 0 : open_own(a);
 
-	if (err)
-		flow_fail(f, err);
+	if (!f->err)
+		flow_note_error(f, open_own(a));
 	for (uint64_t i = 0; i < a->units && f->s->local; i++)
 		exchange_near(a, i);
 	flow_close(f);

@@ -19,8 +19,7 @@ void hier_barrier(struct flow *f)
 	call.bytes = 1;
 	if (f->s->local && !f->err)
 		err = rt_pieces_begin(f->s->local, &call, 1, &f->inside);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 	flow_run(f, f->inside, 0, 0, 1);
 	if (f->acts)
 		flow_agree(f);

@@ -46,22 +46,18 @@ static void begin(struct bcast *b, struct flow *f)
 	b->call.bytes = bytes;
 	if (!err && f->s->local && !f->err)
 		err = rt_pieces_begin(f->s->local, &b->call, f->cut.segment, &f->inside);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 static void convert(struct bcast *b, uint64_t k)
 {
 	const struct coll_buf *buf = &b->f->t->call.send.buf;
 	uint64_t at = k * b->f->cut.segment, bytes = hier_length(&b->f->cut, k);
-	int err;
 
-	if (!buf->pack || b->f->err)
-		return;
-	err = b->is_root ? buf->pack(buf->ctx, at, bytes, segment(b, k))
-			 : buf->unpack(buf->ctx, at, bytes, segment(b, k));
-	if (err)
-		flow_fail(b->f, err);
+	if (buf->pack && !b->f->err)
+		flow_note_error(b->f, b->is_root
+					      ? buf->pack(buf->ctx, at, bytes, segment(b, k))
+					      : buf->unpack(buf->ctx, at, bytes, segment(b, k)));
 }
 
 static void wait_sent(struct bcast *b, uint64_t k)

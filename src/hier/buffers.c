@@ -64,8 +64,7 @@ void flow_close(struct flow *f)
 			err = recv->buf.unpack(recv->buf.ctx, recv->parts[i].off,
 					       recv->parts[i].bytes,
 					       f->bufs.recv + recv->parts[i].off);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 /* ---- inside the node --------------------------------------------------------------------- */
@@ -91,13 +90,10 @@ struct coll_side flow_side(void *addr, uint64_t bytes, struct coll_part *part)
 void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
 	      uint64_t bytes)
 {
-	int err;
-
-	if (!p || f->err)
-		return;
-	err = base_fault("hier_piece") ? -EIO : rt_pieces_run(p, send_at, recv_at, bytes);
-	if (err)
-		flow_fail(f, err);
+	if (p && !f->err)
+		flow_note_error(f, base_fault("hier_piece")
+					   ? -EIO
+					   : rt_pieces_run(p, send_at, recv_at, bytes));
 }
 
 int flow_open_exchanges(struct flow *f, struct coll_buf send, struct coll_buf recv,
@@ -124,13 +120,9 @@ int flow_open_exchanges(struct flow *f, struct coll_buf send, struct coll_buf re
 
 void flow_exchange(struct flow *f, const struct rt_exchange *x)
 {
-	int err;
-
-	if (!f->inside || f->err)
-		return;
-	err = base_fault("hier_piece") ? -EIO : rt_exchanges_run(f->inside, x);
-	if (err)
-		flow_fail(f, err);
+	if (f->inside && !f->err)
+		flow_note_error(f, base_fault("hier_piece") ? -EIO
+							    : rt_exchanges_run(f->inside, x));
 }
 
 void flow_move(struct flow *f, bool is_sender, int n)

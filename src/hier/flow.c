@@ -8,9 +8,9 @@
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-void flow_fail(struct flow *f, int err)
+void flow_note_error(struct flow *f, int err)
 {
-	if (f->err)
+	if (!err || f->err)
 		return;
 	f->err = err;
 	f->s->has_failed = true;
@@ -24,7 +24,7 @@ static void note_code(struct flow *f, int rc)
 		return;
 	if (!f->code)
 		f->code = rc;
-	flow_fail(f, -EIO);
+	flow_note_error(f, -EIO);
 }
 
 void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,
@@ -61,7 +61,7 @@ static int wait_between(struct flow *f, int n, void *requests, int *out_which)
 			return rc;
 		if (hier_thread_pause(f->by, has_moved))
 			continue;
-		flow_fail(f, -ECANCELED);
+		flow_note_error(f, -ECANCELED);
 		return 0;
 	}
 }
@@ -119,7 +119,7 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 		flow_recv(f, &post, &status, sizeof(status), from[i], FLOW_STATUS);
 		flow_wait(f, &post);
 		if (status)
-			flow_fail(f, -EIO);
+			flow_note_error(f, -EIO);
 	}
 	status = f->err != 0;
 	for (int i = 0; i < to_count; i++)
@@ -144,7 +144,7 @@ void flow_agree(struct flow *f)
 		flow_wait(f, &in);
 		flow_wait(f, &out);
 		if (theirs)
-			flow_fail(f, -EIO);
+			flow_note_error(f, -EIO);
 	}
 }
 
@@ -228,8 +228,7 @@ static void work(struct flow *f, struct coll_op *t, int err, struct hier_thread 
 	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments",
 		 t->args.name, (unsigned long long)t->bytes, f->l->nodes,
 		 (unsigned long long)hier_count(&f->cut));
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 	run(f);
 	base_count(BASE_CTR_HIER_ADMITTED, 1);
 }

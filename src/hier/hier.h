@@ -95,8 +95,8 @@ struct flow {
 	struct coll_part *parts;
 };
 
-/* Records the first error of the call and tells the other ranks of the node. */
-void flow_fail(struct flow *f, int err);
+/* Records the first error of the call and tells the other ranks of the node. 0 is no error. */
+void flow_note_error(struct flow *f, int err);
 /* Starts to send or receive one message. The caller has waited for the previous message of the
  * post. */
 void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,

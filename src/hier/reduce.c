@@ -102,8 +102,7 @@ static void begin(struct reduce *d, struct flow *f)
 	err = open_buffers(d);
 	if (!err && f->s->local)
 		err = begin_inside(d);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 /* ---- up ---------------------------------------------------------------------------------- */
@@ -140,8 +139,7 @@ static void combine(struct reduce *d, int child, uint64_t k)
 		return;
 	err = reduce->combine(reduce->ctx, their_at(d, child, k), sum_at(d, k),
 			    hier_length(&f->cut, k) / reduce->element_bytes);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 static void go_up(struct reduce *d, uint64_t k)

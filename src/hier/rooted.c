@@ -144,8 +144,7 @@ static void begin(struct rooted *o, struct flow *f)
 		err = flow_copy_own(f);
 	if (!err)
 		err = begin_inside(o);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 /* ---- messages ---------------------------------------------------------------------------- */

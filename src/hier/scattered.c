@@ -132,8 +132,7 @@ static void end(struct scattered *d)
 			 : flow_open_exchanges(f, f->acts ? sum : none, f->acts ? none : recv,
 					       d->sum_bytes);
 
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 	if (!f->err)
 		deliver(d);
 	flow_close(f);
@@ -171,8 +170,7 @@ static void begin(struct scattered *d, struct flow *f)
 	}
 	if (!err)
 		err = begin_inside(d);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 }
 
 /* ---- between nodes ----------------------------------------------------------------------- */
@@ -216,8 +214,7 @@ static void add_unit(struct scattered *d, struct unit *u)
 	if (f->acts && !f->err)
 		err = reduce->combine(reduce->ctx, d->in + slot(u), d->sum + u->sum_at,
 				    length(u) / reduce->element_bytes);
-	if (err)
-		flow_fail(f, err);
+	flow_note_error(f, err);
 	advance(u);
 }
 
