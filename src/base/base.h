@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #define BASE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define BASE_CACHE_LINE 64
@@ -31,8 +32,17 @@ static inline uint64_t base_round_up(uint64_t x, uint64_t unit)
 	return (x + unit - 1) / unit * unit;
 }
 static inline uint64_t base_round_down(uint64_t x, uint64_t unit) { return x / unit * unit; }
+static inline uint64_t base_divide_up(uint64_t x, uint64_t by) { return (x + by - 1) / by; }
 static inline uint64_t base_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t base_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Returns: what follows the last slash. */
+static inline const char *base_file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
 
 /* In every locale of the program: in the Turkish one tolower('I') is not 'i'. */
 static inline char base_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c | 32) : c; }

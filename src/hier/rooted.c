@@ -32,9 +32,7 @@ static uint64_t unit_of(const struct rooted *o, int node)
 
 static uint64_t steps_of(const struct rooted *o, int node)
 {
-	uint64_t unit = unit_of(o, node);
-
-	return (o->bytes + unit - 1) / unit;
+	return base_divide_up(o->bytes, unit_of(o, node));
 }
 
 static uint64_t length(const struct rooted *o, int node, uint64_t k)

@@ -24,7 +24,7 @@ struct named_query { uintptr_t addr; const char *const *names; };
 
 static bool is_named(const char *path, const char *const *names)
 {
-	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+	const char *file = base_file_name(path);
 
 	for (; *names; names++)
 		if (!strncmp(file, *names, strlen(*names)))

@@ -40,16 +40,9 @@ static const char *const closed_libraries[] = {
 	"libuuid",    "libsmartcols", "libproc2",   "libprocps",  "libcrypto", "libaudit",
 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 bool preload_is_launcher_name(const char *path)
 {
-	const char *name = base_name(path);
+	const char *name = base_file_name(path);
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(launcher_names); i++) {
 		size_t len = strlen(launcher_names[i]);
@@ -138,8 +131,9 @@ static enum preload_target kind_of_elf(const void *base, size_t size_bytes, cons
 	if (rc)
 		return rc == -ENOEXEC ? PRELOAD_TARGET_FOREIGN : PRELOAD_TARGET_UNKNOWN;
 	if (!v.interp) /* `ld.so program` reads LD_PRELOAD though nothing interprets ld.so */
-		return is_loader_name(base_name(name)) ? PRELOAD_TARGET_MAY : PRELOAD_TARGET_STATIC;
-	if (strncmp(base_name(v.interp), "ld-musl", 7) == 0) /* libsluice.so needs glibc */
+		return is_loader_name(base_file_name(name)) ? PRELOAD_TARGET_MAY
+							    : PRELOAD_TARGET_STATIC;
+	if (strncmp(base_file_name(v.interp), "ld-musl", 7) == 0) /* libsluice.so needs glibc */
 		return PRELOAD_TARGET_FOREIGN;
 	return v.dyn ? kind_of_dynamic(&v) : PRELOAD_TARGET_UNKNOWN;
 }

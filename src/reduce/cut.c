@@ -7,8 +7,6 @@
 #define UNIT_GOOD (128u << 10) /* longer fragments are combined no faster */
 #define UNITS_FEW 4u          /* fewest fragments of a slice that movers can share evenly */
 
-static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
 uint64_t reduce_starts_sum(const uint64_t *starts, uint32_t ranks)
 {
 	uint64_t sum = 0xcbf29ce484222325u;
@@ -28,13 +26,13 @@ void reduce_cut(const struct reduce_shape *s, struct reduce_cut *out)
 {
 	uint64_t grain = page_elements(s), slice, bytes, unit;
 
-	slice = base_round_up(divide_up(s->count, s->ranks), grain);
+	slice = base_round_up(base_divide_up(s->count, s->ranks), grain);
 	bytes = slice * s->element_bytes;
-	unit = base_max_u64(divide_up(bytes, REDUCE_UNITS_MAX),
+	unit = base_max_u64(base_divide_up(bytes, REDUCE_UNITS_MAX),
 			    base_min_u64(UNIT_GOOD, bytes / UNITS_FEW));
 	unit = base_max_u64(unit, UNIT_MIN);
 	out->slice_elements = slice;
-	out->unit_elements = base_round_up(divide_up(unit, s->element_bytes), grain);
+	out->unit_elements = base_round_up(base_divide_up(unit, s->element_bytes), grain);
 }
 
 /* The elements of a slice: [*first, *end). */
@@ -50,7 +48,7 @@ uint32_t reduce_units(const struct reduce_shape *s, const struct reduce_cut *c, 
 	uint64_t first, end;
 
 	slice_range(s, c, slice, &first, &end);
-	return (uint32_t)divide_up(end - first, c->unit_elements);
+	return (uint32_t)base_divide_up(end - first, c->unit_elements);
 }
 
 void reduce_unit_range(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,

@@ -76,8 +76,7 @@ static const char *path_of(uint64_t address)
 /* Returns: true for an address in the MPI library or in Sluice. */
 static bool is_of_mpi(uint64_t address)
 {
-	const char *path = path_of(address);
-	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	const char *name = base_file_name(path_of(address));
 
 	return !strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7) ||
 	       !strncmp(name, "libsluice", 9);

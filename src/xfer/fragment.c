@@ -20,8 +20,6 @@
 #define SMALLS 8u
 #define LARGE_PARTS 4u           /* small fragments per large one */
 
-static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
 /* The fragment size of a transfer that is cut evenly. */
 static uint64_t good_bytes(uint64_t bytes)
 {
@@ -37,8 +35,8 @@ static uint32_t count_in(const struct xfer_plan *p, uint64_t bytes)
 	uint64_t larges = p->larges * p->large_bytes;
 
 	if (bytes <= larges)
-		return (uint32_t)divide_up(bytes, p->large_bytes);
-	return p->larges + (uint32_t)divide_up(bytes - larges, p->small_bytes);
+		return (uint32_t)base_divide_up(bytes, p->large_bytes);
+	return p->larges + (uint32_t)base_divide_up(bytes - larges, p->small_bytes);
 }
 
 void xfer_cut(struct xfer_plan *p)
@@ -49,13 +47,14 @@ void xfer_cut(struct xfer_plan *p)
 
 	p->small_bytes = p->large_bytes = wanted ? wanted : good_bytes(bytes);
 	p->larges = 0;
-	p->half_bytes = base_round_up(divide_up(bytes, 2), OS_PAGE);
+	p->half_bytes = base_round_up(base_divide_up(bytes, 2), OS_PAGE);
 	if (bytes <= p->small_bytes)
 		p->half_bytes = bytes;
 	if (count_in(p, p->half_bytes) > HALF_MAX) {
-		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), OS_PAGE);
+		p->small_bytes =
+			base_round_up(base_divide_up(p->half_bytes, smalls_in_all), OS_PAGE);
 		p->large_bytes = p->small_bytes * LARGE_PARTS;
-		p->larges = (uint32_t)divide_up(
+		p->larges = (uint32_t)base_divide_up(
 			p->half_bytes - base_min_u64(p->half_bytes, SMALLS * p->small_bytes),
 			p->large_bytes);
 	}

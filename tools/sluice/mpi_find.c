@@ -287,7 +287,7 @@ int mpi_find_folder(const char *path, char *out, size_t cap)
 			goto free_list;
 		}
 		/* `libmpi.so` may be a linker script beside the library */
-		if (stem_length(strrchr(path, '/') ? strrchr(path, '/') + 1 : path))
+		if (stem_length(base_file_name(path)))
 			scan_folder(&list, real, "");
 	}
 	for (size_t i = 0; i < list.count; i++) {

@@ -35,10 +35,7 @@ static uint64_t permille(const struct report *r, uint64_t ns)
 
 static const char *program_name(const struct report *r)
 {
-	const char *program = r->data->processes[0].header->program;
-	const char *slash = strrchr(program, '/');
-
-	return slash ? slash + 1 : program;
+	return base_file_name(r->data->processes[0].header->program);
 }
 
 static uint64_t mean_bytes(const struct report_group *g)

@@ -291,9 +291,8 @@ static const char *checkpointer(const char *program)
 {
 	static const char *const launchers[] = { "dmtcp_launch", "dmtcp_checkpoint", "mana_launch",
 						 "mana_start_coordinator" };
-	const char *preload = getenv("LD_PRELOAD"), *name = strrchr(program, '/');
+	const char *preload = getenv("LD_PRELOAD"), *name = base_file_name(program);
 
-	name = name ? name + 1 : program;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(launchers); i++)
 		if (!strcmp(name, launchers[i]))
 			return launchers[i];

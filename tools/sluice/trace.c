@@ -73,8 +73,7 @@ static const char goal_help[] =
 
 static char *title_of(const struct trace_data *d)
 {
-	const char *program = d->processes[0].header->program;
-	const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+	const char *name = base_file_name(d->processes[0].header->program);
 	time_t at = (time_t)(d->start_realtime_ns / 1000000000u);
 	char text[256], when[64] = "";
 	struct tm tm;

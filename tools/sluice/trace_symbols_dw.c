@@ -57,6 +57,5 @@ void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol 
 	line = dwfl_module_getsrc(open_file.module, address);
 	file = line ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
 	if (file)
-		snprintf(out->where, sizeof out->where, "%s:%d",
-			 strrchr(file, '/') ? strrchr(file, '/') + 1 : file, number);
+		snprintf(out->where, sizeof out->where, "%s:%d", base_file_name(file), number);
 }

@@ -38,19 +38,12 @@ static void image_range(const struct dl_phdr_info *info, uintptr_t *lo, uintptr_
 	}
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* Collects libmpi.so.12, libmpi.so.40, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so.12 ...,
  * and also libmpifort and others, which loader_find() excludes by the image of their PMPI_Bcast. */
 static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 {
 	struct image_list *list = ctx;
-	const char *name = base_name(info->dlpi_name);
+	const char *name = base_file_name(info->dlpi_name);
 	struct image *image;
 
 	if (!list->objects++) /* the executable comes first */
@@ -69,7 +62,7 @@ static const struct front_abi mpich = { abi_mpich, gates_mpich }, ompi = { abi_o
 
 static const struct front_abi *abi_of(const struct image *image, void *handle)
 {
-	const char *name = base_name(image->path);
+	const char *name = base_file_name(image->path);
 
 	if (!strncmp(name, "libmpi_abi.so", 13))
 		return &standard;
