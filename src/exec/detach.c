@@ -183,7 +183,7 @@ void call_peers(struct exec_run *r, struct node_wait *w)
 
 	for (uint32_t i = 0; f.is_stuck && i < r->op_count; i++) {
 		f.needs_peer = transfer_may_be_held(r, i);
-		if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
+		if (progress_decide(&f) == PROGRESS_WAKE_PEER)
 			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
 	}
 }

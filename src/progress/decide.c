@@ -1,66 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress/progress.h"
 
-static struct progress_choice choose(enum progress_action action, const char *reason)
-{
-	return (struct progress_choice){ action, reason };
-}
-
 /* Wake a sleeping mover only if the work takes longer than the wake-up. */
-static struct progress_choice wake_if_worth(const struct progress_facts *f)
+static enum progress_action wake_if_worth(const struct progress_facts *f)
 {
 	uint64_t worth_ns = f->has_waiters ? 2 * PROGRESS_LATENCY_NS : PROGRESS_WAKE_NS;
 
 	if (!f->asleep)
-		return choose(PROGRESS_ANNOUNCE, "every mover is busy and will find it");
-	if (f->work_ns >= worth_ns || f->is_forced)
-		return choose(PROGRESS_WAKE, "a sleeping mover can do it");
-	return choose(PROGRESS_NOTHING,
-		      f->has_waiters ? "the waiting ranks finish before a mover wakes"
-				     : "the work takes less than a wake-up");
+		return PROGRESS_ANNOUNCE; /* every mover is busy and will find it */
+	/* less is done sooner, by the ranks that wait or by this one, than a mover wakes */
+	return f->work_ns >= worth_ns || f->is_forced ? PROGRESS_WAKE : PROGRESS_NOTHING;
 }
 
-static struct progress_choice for_leaver(const struct progress_facts *f)
+static enum progress_action for_leaver(const struct progress_facts *f)
 {
 	if (!f->work_ns)
-		return choose(PROGRESS_NOTHING, "no partner has arrived");
+		return PROGRESS_NOTHING; /* no partner has arrived */
 	if (f->has_process && f->has_cpu)
-		return f->polling ? choose(PROGRESS_ANNOUNCE, "a mover polls for work")
-				  : wake_if_worth(f);
+		return f->polling ? PROGRESS_ANNOUNCE : wake_if_worth(f);
 	if (!f->has_process && f->has_channel && (f->has_cpu || f->is_forced))
-		return choose(PROGRESS_FEED, "a channel can do it");
-	return choose(PROGRESS_NOTHING, f->has_process || f->has_channel ?
-					      "no CPU is idle: the ranks do it in their calls" :
-					      "there is no mover: the ranks do it in their calls");
+		return PROGRESS_FEED;
+	return PROGRESS_NOTHING; /* no mover or no idle CPU: the ranks do it in their calls */
 }
 
-static struct progress_choice for_waiter(const struct progress_facts *f)
+static enum progress_action for_waiter(const struct progress_facts *f)
 {
 	if (f->overdue_ns)
-		return choose(PROGRESS_LEND, "a mover is overdue");
+		return PROGRESS_LEND;
 	if (f->is_stuck && f->needs_peer)
-		return choose(PROGRESS_WAKE_PEER, "only a process that may be computing can go on");
-	return choose(PROGRESS_NOTHING, "other ranks do it or have not arrived");
+		return PROGRESS_WAKE_PEER; /* it may be computing */
+	return PROGRESS_NOTHING; /* other ranks do it or have not arrived */
 }
 
 /* Movers run on idle CPUs only: where one runs, another can. */
-static struct progress_choice for_sharer(const struct progress_facts *f)
+static enum progress_action for_sharer(const struct progress_facts *f)
 {
 	if (f->work_ns < PROGRESS_SHARE_NS || !f->asleep || f->polling)
-		return choose(PROGRESS_NOTHING, "one mover is enough, or another is polling");
-	return choose(PROGRESS_WAKE, "the work is enough for another mover");
+		return PROGRESS_NOTHING; /* one mover is enough, or another is polling */
+	return PROGRESS_WAKE;
 }
 
-static struct progress_choice for_mover(const struct progress_facts *f)
+static enum progress_action for_mover(const struct progress_facts *f)
 {
 	if (f->work_ns)
-		return choose(PROGRESS_CLAIM, "there is work");
-	if (f->poll_ns)
-		return choose(PROGRESS_POLL, "the next collective may come soon");
-	return choose(PROGRESS_SLEEP, "nothing is pending");
+		return PROGRESS_CLAIM;
+	return f->poll_ns ? PROGRESS_POLL : PROGRESS_SLEEP; /* the next one may come soon */
 }
 
-struct progress_choice progress_decide(const struct progress_facts *f)
+enum progress_action progress_decide(const struct progress_facts *f)
 {
 	switch (f->asker) {
 	case PROGRESS_DETACHER:

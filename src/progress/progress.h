@@ -70,12 +70,7 @@ enum progress_action {
 	PROGRESS_SLEEP, /* sleep until woken */
 };
 
-struct progress_choice {
-	enum progress_action action;
-	const char *reason; /* a sentence without a full stop */
-};
-
-struct progress_choice progress_decide(const struct progress_facts *f);
+enum progress_action progress_decide(const struct progress_facts *f);
 
 /* Returns: true when a mover will do the work. */
 static inline bool progress_has_mover(enum progress_action a)

@@ -161,7 +161,7 @@ bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 		now = os_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
 		f.overdue_ns = now > due ? now - due : 0;
-		if (progress_decide(&f).action == PROGRESS_LEND)
+		if (progress_decide(&f) == PROGRESS_LEND)
 			any |= is_late(p, t, claim, f.overdue_ns);
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);

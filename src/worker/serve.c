@@ -55,7 +55,7 @@ static bool share(uint64_t bytes)
 		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
 	};
 
-	if (progress_decide(&f).action != PROGRESS_WAKE)
+	if (progress_decide(&f) != PROGRESS_WAKE)
 		return false;
 	announce_wake(b);
 	return true;
@@ -173,7 +173,7 @@ static void *thread_main(void *arg)
 		word = announce_peek(b, &at);
 		f.work_ns = word != 0;
 		f.poll_ns = polls ? poll_ns : 0;
-		action = progress_decide(&f).action;
+		action = progress_decide(&f);
 		if (action == PROGRESS_CLAIM)
 			serve_announced(t, &at, word);
 		else

@@ -284,7 +284,7 @@ static void situation_collect(struct rt_comm *c, struct exec_run *r, const struc
 					     .has_waiters = f->waited_ns };
 	offload_facts(c, d->movers, &s->movers);
 	f->has_process = s->movers.has_process;
-	f->has_mover = progress_has_mover(progress_decide(&s->movers).action);
+	f->has_mover = progress_has_mover(progress_decide(&s->movers));
 	s->movers.is_forced = is_forced(s);
 	s->site = policy_site(d->site, d->is_root, d->bytes);
 	f->site_may_try = is_forced(s) || policy_site_may_try(s->site);

@@ -148,7 +148,7 @@ enum progress_action offload_announce(struct rt_comm *c, const struct exec_run *
 	enum progress_action action;
 
 	f->work_ns = os_copy_ns(exec_work_bytes(r));
-	action = progress_decide(f).action;
+	action = progress_decide(f);
 	if (action == PROGRESS_ANNOUNCE || action == PROGRESS_WAKE)
 		worker_announce(c->worker_group, exec_tag(r));
 	return action;

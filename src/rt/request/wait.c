@@ -61,7 +61,7 @@ static void ask_others(bool is_stuck)
 				    .is_stuck = is_stuck };
 
 	each(offload_check_worker);
-	if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
+	if (progress_decide(&f) == PROGRESS_WAKE_PEER)
 		call_next();
 }
 
