@@ -106,10 +106,10 @@ def observation(term):
     return [f'\tif (members_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
 
 
-def callee(function, by_name):
-    if function.name.endswith('_c') and not function.is_optional:
-        return f'OR_NARROW({function.name})'
-    return f'host.{function.name}'
+def bare(f):
+    """The call of the host MPI's function."""
+    callee = f'OR_NARROW({f.name})' if f.name.endswith('_c') and not f.is_optional else f'host.{f.name}'
+    return f'{callee}({f.passed})'
 
 
 # These return when nobody reads the message any more, and do not receive into its memory.
@@ -126,7 +126,6 @@ def send_body(f, call):
     lines = [*canonical(f), f'\tif (base_unlikely(rt_has_pending() || {is_large}) &&',
              '\t    abi_is_program_call(CALLER())) {', '\t\tif (rt_has_pending()) {']
     lines += ['\t\t' + line for t in f.terms if t not in sends for line in observation(t)] + ['\t\t}']
-    bare = f'{callee(f, None)}({f.passed})'
     if BLOCKING_SEND.match(f.name):
         lines += ['\t\tstruct snapshot *snapshot = observe_blocking_send('
                   f'{", ".join(sends[0].args)}, dest);',
@@ -138,7 +137,7 @@ def send_body(f, call):
     else:
         lines += ['\t' + line for t in sends for line in observation(t)]
         lines += [f'\t\treturn HOST_CALL({call});', '\t}']
-    return lines + [f'\treturn rt_is_intercepting() ? {call} : {bare};']
+    return lines + [f'\treturn rt_is_intercepting() ? {call} : {bare(f)};']
 
 
 COMMON = ('Cart_', 'Comm_', 'Dist_graph_', 'Graph_', 'Pready', 'Put', 'Start', 'Win_')
@@ -165,9 +164,8 @@ def observe_body(f, call):
     if f.is_send:
         return send_body(f, call)
     if not f.terms:
-        bare = f'{callee(f, None)}({f.passed})'
         return ['\tbool is_hosted = untermed_begin(__builtin_frame_address(0));', '',
-                f'\treturn untermed_end(is_hosted, {bare});']
+                f'\treturn untermed_end(is_hosted, {bare(f)});']
     sync = [t for t in f.terms if t.verb == 'sync']
     seen = ['\t' + line for term in f.terms if term not in sync for line in observation(term)]
     own = canonical(f)
@@ -240,7 +238,7 @@ def observers(functions):
     for f in functions:
         if f.kind not in table.MADE:
             continue
-        call = waited(f, f'{callee(f, functions)}({f.passed})')
+        call = waited(f, bare(f))
         name = f'{f.kind}_{f.name}'
         out += [f'static {f.ret} {name}({neutral_args(f)})', '{', *BODIES[f.kind](f, call), '}', '']
         plain = 'NULL' if f.kind in ('observe', 'held') and not f.is_send else f'(void *){name}'
@@ -329,17 +327,16 @@ def large_call(f):
 
 
 def collective(f):
-    sync = []
-    request = 'NULL' if form_of(f)[1] == 'blocking' else 'request'
+    request, sync = 'request', []
     if form_of(f)[1] == 'blocking':
+        request = 'NULL'
         sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);']
-    bare = f'{callee(f, None)}({f.passed})'
     return [f'int {large_args(f)}', '{', *args(f), '\tint rc;', '',
             f'\tif (large_begin(&args, {request}, __builtin_frame_address(0), &rc))', '\t\treturn rc;',
-            f'\treturn large_end(&args, {request}, {bare});', '}', '',
+            f'\treturn large_end(&args, {request}, {bare(f)});', '}', '',
             f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync,
             '\tif (!rt_has_pending()) {', f'\t\tif ({gate(f, "types")})',
-            f'\t\t\treturn {waited(f, bare)};',
+            f'\t\t\treturn {waited(f, bare(f))};',
             '\t} else if (abi_is_program_call(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}',
             f'\treturn {large_call(f)};', '}', '']
@@ -348,7 +345,7 @@ def collective(f):
 def wrapper(f, prefix, storage):
     """wrap_X, which the program calls while nothing is pending."""
     return [f'{storage}int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f, prefix)}))',
-            f'\t\treturn {callee(f, None)}({f.passed});', f'\treturn {large_call(f)};', '}', '']
+            f'\t\treturn {bare(f)};', f'\treturn {large_call(f)};', '}', '']
 
 
 def collectives(functions):
