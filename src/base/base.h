@@ -36,6 +36,15 @@ static inline uint64_t base_divide_up(uint64_t x, uint64_t by) { return (x + by 
 static inline uint64_t base_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t base_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* Returns: `hash` (BASE_HASH_START, at first) with these bytes, by FNV-1a. */
+#define BASE_HASH_START 14695981039346656037u
+static inline uint64_t base_hash(uint64_t hash, const void *data, size_t bytes)
+{
+	for (const uint8_t *p = data; bytes; p++, bytes--)
+		hash = (hash ^ *p) * 1099511628211u;
+	return hash;
+}
+
 /* Returns: what follows the last slash. */
 static inline const char *base_file_name(const char *path)
 {

@@ -296,18 +296,14 @@ void base_options_agree(uint64_t hash) { agreed_elsewhere = hash; }
 
 uint64_t base_options_hash(void)
 {
-	uint64_t hash = 14695981039346656037u ^ agreed_elsewhere; /* FNV-1a */
+	uint64_t hash = BASE_HASH_START ^ agreed_elsewhere;
 	char text[128];
 
 	for (size_t i = 0; i < base_option_count; i++) {
 		if (!base_option_table[i].shared)
 			continue;
 		base_option_print(&base_option_table[i], text, sizeof(text));
-		for (const char *c = text;; c++) {
-			hash = (hash ^ (uint8_t)*c) * 1099511628211u;
-			if (!*c)
-				break;
-		}
+		hash = base_hash(hash, text, strlen(text) + 1);
 	}
 	return hash;
 }

@@ -16,20 +16,13 @@
 
 #include "os/private.h"
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-	for (const uint8_t *p = data; bytes; p++, bytes--)
-		hash = (hash ^ *p) * 1099511628211u; /* FNV-1a */
-	return hash;
-}
-
 /* Hashes a link like "pid:[4026531836]"; the inode number identifies the namespace. */
 static uint64_t hash_link(uint64_t hash, const char *path)
 {
 	char text[128];
 	ssize_t n = readlink(path, text, sizeof(text));
 
-	return hash_bytes(hash, text, n > 0 ? (size_t)n : 0);
+	return base_hash(hash, text, n > 0 ? (size_t)n : 0);
 }
 
 /* Reads the parts that stay as long as the process lives once. */
@@ -44,10 +37,10 @@ static uint64_t hash_fixed(uint64_t hash)
 	if (atomic_load_explicit(&owner, memory_order_acquire) == getpid())
 		return atomic_load_explicit(&memo, memory_order_relaxed);
 	n = os_procfile_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	hash = hash_bytes(hash, boot, n > 0 ? (size_t)n : 0);
+	hash = base_hash(hash, boot, n > 0 ? (size_t)n : 0);
 	/* Virtual machines resumed from one snapshot share a boot_id, but rarely a name. */
 	if (!uname(&names))
-		hash = hash_bytes(hash, names.nodename, strlen(names.nodename));
+		hash = base_hash(hash, names.nodename, strlen(names.nodename));
 	hash = hash_link(hash, "/proc/self/ns/pid");
 	atomic_store_explicit(&memo, hash, memory_order_relaxed);
 	atomic_store_explicit(&owner, getpid(), memory_order_release);
@@ -56,10 +49,10 @@ static uint64_t hash_fixed(uint64_t hash)
 
 uint64_t os_node_id(void)
 {
-	uint64_t hash = 14695981039346656037u;
+	uint64_t hash = BASE_HASH_START;
 
 	if (base_opt.node_name[0])
-		return hash_bytes(hash, base_opt.node_name, strlen(base_opt.node_name));
+		return base_hash(hash, base_opt.node_name, strlen(base_opt.node_name));
 	return hash_link(hash_fixed(hash), "/proc/self/ns/net");
 }
 
@@ -125,7 +118,7 @@ uint64_t os_random_u64(void)
 		return value;
 	/* seccomp refuses getrandom: still unique enough for names, and nothing here is a secret */
 	value = os_now_ns() ^ ((uint64_t)getpid() << 40) ^ (uintptr_t)&value;
-	return hash_bytes(14695981039346656037u, &value, sizeof(value));
+	return base_hash(BASE_HASH_START, &value, sizeof(value));
 }
 
 /* Finds the first line of /proc/cpuinfo with this key. Returns: true with its value, for example

@@ -119,11 +119,6 @@ int policy_figures_set(struct policy_figures figures[COLL_COUNT], const char *na
 
 uint64_t policy_figures_hash(const struct policy_figures figures[COLL_COUNT])
 {
-	const uint64_t *words = (const uint64_t *)figures;
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-	_Static_assert(sizeof(struct policy_figures) == 9 * sizeof(uint64_t), "words only");
-	for (size_t i = 0; i < COLL_COUNT * sizeof *figures / sizeof *words; i++)
-		hash = (hash ^ words[i]) * 1099511628211u;
-	return hash;
+	_Static_assert(sizeof *figures == 9 * sizeof(uint64_t), "no padding");
+	return base_hash(BASE_HASH_START, figures, COLL_COUNT * sizeof *figures);
 }

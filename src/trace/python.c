@@ -81,10 +81,8 @@ static bool copy_path(void *frame)
 
 static uint64_t base_of_path(void)
 {
-	uint64_t h = 14695981039346656037u;
+	uint64_t h = base_hash(BASE_HASH_START, python_path, strlen(python_path));
 
-	for (const char *c = python_path; *c; c++)
-		h = (h ^ (uint8_t)*c) * 1099511628211u;
 	return TRACE_SOURCE_BASE | (h & ~(uint64_t)TRACE_SOURCE_LINES);
 }
 

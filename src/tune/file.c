@@ -61,15 +61,6 @@ static void host_name(char *out, size_t cap)
 	snprintf(out, cap, "%s", uname(&names) ? "unknown" : names.nodename);
 }
 
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-	while (*text)
-		hash = (hash ^ (uint8_t)*text++) * 1099511628211u;
-	return hash;
-}
-
 void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
 {
 	char text[512];
@@ -78,7 +69,8 @@ void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
 	if (for_alike) {
 		os_machine_text(text, sizeof text);
 		used = (size_t)snprintf(out, cap, "like-%016llx",
-					(unsigned long long)hash_text(text));
+					(unsigned long long)base_hash(BASE_HASH_START, text,
+								      strlen(text)));
 	} else {
 		host_name(text, sizeof text);
 		used = append_slug(text, out, 0, cap);

@@ -24,10 +24,8 @@ const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
 
 static uint64_t hash_of(const char *s)
 {
-	uint64_t h = 14695981039346656037u;
+	uint64_t h = base_hash(BASE_HASH_START, s, strlen(s));
 
-	for (; *s; s++)
-		h = (h ^ (uint8_t)*s) * 1099511628211u;
 	return h ^ h >> 32;
 }
 
