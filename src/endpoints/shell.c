@@ -32,16 +32,12 @@ enum {
 static int read_parent(int pid, char name[32])
 {
 	char path[64], text[512], *open_paren, *close_paren;
-	int fd, parent = 0;
-	ssize_t n;
+	int parent = 0;
 
+	name[0] = '\0';
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (os_procfile_read(path, text, sizeof text) <= 0)
 		return 0;
-	n = read(fd, text, sizeof text - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = '\0';
 	open_paren = strchr(text, '(');
 	close_paren = strrchr(text, ')');
 	if (!open_paren || !close_paren)
