@@ -319,12 +319,10 @@ static int put_auxv(struct writer *w, const struct loaded *so, uint64_t name,
 		    struct endpoint *endpoint)
 {
 	Elf64_auxv_t auxv[AUXV_MAX] = { 0 };
-	int fd = open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, auxv, sizeof auxv - sizeof auxv[0]);
 
-	if (fd >= 0)
-		close(fd);
-	if (got <= 0)
+	/* all but the last, which ends the list */
+	if (os_procfile_read("/proc/self/auxv", (char *)auxv,
+			     sizeof auxv - sizeof auxv[0] + 1) <= 0)
 		return -ENOENT;
 	w->text = (char *)base_round_down((uint64_t)(w->text - SEED_BYTES), 16);
 	if (getrandom(w->text, SEED_BYTES, 0) != SEED_BYTES)

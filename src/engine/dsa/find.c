@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/dsa/dsa.h"
 
@@ -16,17 +15,10 @@
 static bool attribute(const char *device, const char *name, char *out, size_t cap)
 {
 	char path[512];
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s" DEVICES "/%s/%s", base_opt.dsa_root, device, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, out, cap - 1);
-	if (fd >= 0)
-		close(fd);
-	if (n < 0)
+	if (os_procfile_read(path, out, cap) < 0)
 		return false;
-	out[n] = 0;
 	out[strcspn(out, "\n")] = 0;
 	return true;
 }
