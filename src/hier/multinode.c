@@ -171,13 +171,12 @@ static bool hier_spans(const struct comm_state *cs)
 static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
 	const struct hier_comm *s = ctx;
-	int rc;
+	int n = (int)bytes;
 
-	bypass++;
-	rc = ON_SCRATCH(
-		host.Allgather(in, (int)bytes, abi.byte, out, (int)bytes, abi.byte, s->near));
-	bypass--;
-	return rc ? -EIO : 0;
+	return BYPASS(ON_SCRATCH(
+		       host.Allgather(in, n, abi.byte, out, n, abi.byte, s->near)))
+		       ? -EIO
+		       : 0;
 }
 
 static int near_allreduce_min(void *ctx, int64_t in, int64_t *out)

@@ -128,6 +128,12 @@ int abi_attach(abi_driver *driver, const struct host_library *library);
 
 /* > 0: this thread calls MPI on behalf of Sluice, and wrappers pass every call on. */
 extern __thread int bypass __attribute__((tls_model("initial-exec")));
+static inline int bypass_end(int rc)
+{
+	bypass--;
+	return rc;
+}
+#define BYPASS(call) (bypass++, bypass_end(call)) /* one such call of the host MPI */
 
 #define CALLER() __builtin_return_address(0)
 
@@ -219,7 +225,8 @@ void scratch_free(void);
  * after an error handler has run, and the handle of MPI_ERRORS_RETURN differs between host MPIs
  * of the standard ABI. */
 #define ON_SCRATCH(call) (scratch_error = 0, scratch_result(call))
-/* As ON_SCRATCH, for calls that communicate: one thread at a time may do so on a communicator. */
+/* As ON_SCRATCH, for calls that communicate: one thread at a time may do so on a communicator.
+ * Wrappers pass the call on. */
 #define ON_SCRATCH_LOCKED(call) (scratch_lock(), scratch_unlock(ON_SCRATCH(call)))
 void scratch_lock(void);
 int scratch_unlock(int rc); /* returns rc */

@@ -142,16 +142,12 @@ static int copy_mismatched(const struct coll_op *t)
 	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
 	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
 	MPI_Comm scratch;
-	int rc;
 
 	if (scratch_comm(&scratch))
 		return abi.err_other;
-	bypass++;
-	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
-						   (char *)recv->at + at, recv->count, recv->type,
-						   0, scratch));
-	bypass--;
-	return rc;
+	return ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
+						     (char *)recv->at + at, recv->count,
+						     recv->type, 0, scratch));
 }
 
 int coll_result(const struct coll_op *t, int err)

@@ -157,14 +157,9 @@ static bool is_alias(const struct coll_op *t)
 static bool is_alias_refused(const struct coll_op *t)
 {
 	MPI_Comm scratch;
-	int rc;
 
-	if (!is_alias(t) || scratch_comm(&scratch))
-		return false;
-	bypass++;
-	rc = ON_SCRATCH_LOCKED(try_alias(t->args.kind, scratch));
-	bypass--;
-	return rc;
+	return is_alias(t) && !scratch_comm(&scratch) &&
+	       ON_SCRATCH_LOCKED(try_alias(t->args.kind, scratch));
 }
 
 /* Where ranks know each other's counts, the host MPI executes a call without data. */

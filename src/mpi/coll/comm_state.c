@@ -308,14 +308,11 @@ free_group:
 static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
 	const struct comm_state *cs = ctx;
-	int rc;
+	int n = (int)bytes;
 
 	if (bytes > INT_MAX)
 		return -E2BIG;
-	bypass++;
-	rc = host.Allgather(in, (int)bytes, abi.byte, out, (int)bytes, abi.byte, cs->comm);
-	bypass--;
-	return rc ? -EIO : 0;
+	return BYPASS(host.Allgather(in, n, abi.byte, out, n, abi.byte, cs->comm)) ? -EIO : 0;
 }
 
 static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
@@ -371,11 +368,8 @@ void comm_state_progress(void *unused)
 {
 	int flag;
 
-	if (!session.has_progress_request)
-		return;
-	bypass++;
-	host.Test(&session.progress_request, &flag, abi.status_ignore);
-	bypass--;
+	if (session.has_progress_request)
+		BYPASS(host.Test(&session.progress_request, &flag, abi.status_ignore));
 }
 
 static void begin_progress(void)

@@ -63,14 +63,10 @@ static bool is_known_to_library(const struct coll_op *t)
 {
 	_Alignas(16) char in[LARGEST] = { 0 }, out[LARGEST];
 	MPI_Comm scratch;
-	int rc;
 
-	if (!types_bound(t->reduce.type) || scratch_comm(&scratch))
-		return false;
-	bypass++;
-	rc = ON_SCRATCH_LOCKED(host.Allreduce(in, out, 1, t->reduce.type, t->args.op, scratch));
-	bypass--;
-	return !rc;
+	return types_bound(t->reduce.type) && !scratch_comm(&scratch) &&
+	       !ON_SCRATCH_LOCKED(
+		       host.Allreduce(in, out, 1, t->reduce.type, t->args.op, scratch));
 }
 
 static bool is_predefined(const struct coll_op *t)

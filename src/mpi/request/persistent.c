@@ -55,18 +55,14 @@ static void tag_put(int tag)
 static int make_handle(struct request *r)
 {
 	MPI_Comm scratch;
-	int rc;
 
 	r->tag = tag_get();
 	if (!r->tag)
 		return -ENOMEM;
-	if (!scratch_comm(&scratch)) {
-		bypass++;
-		rc = ON_SCRATCH(host.Recv_init(NULL, 0, abi.byte, 0, r->tag, scratch, &r->handle));
-		bypass--;
-		if (!rc)
-			return 0;
-	}
+	if (!scratch_comm(&scratch) &&
+	    !BYPASS(ON_SCRATCH(
+		    host.Recv_init(NULL, 0, abi.byte, 0, r->tag, scratch, &r->handle))))
+		return 0;
 	tag_put(r->tag);
 	r->tag = 0;
 	return -EIO;
@@ -76,9 +72,7 @@ static void free_handle(struct request *r)
 {
 	if (!r->tag)
 		return;
-	bypass++;
-	host.Request_free(&r->handle);
-	bypass--;
+	BYPASS(host.Request_free(&r->handle));
 	tag_put(r->tag);
 	r->tag = 0;
 }
@@ -87,11 +81,8 @@ void persistent_complete(int tag)
 {
 	MPI_Comm scratch;
 
-	if (scratch_comm(&scratch))
-		return;
-	bypass++;
-	ON_SCRATCH_LOCKED(host.Send(NULL, 0, abi.byte, 0, tag, scratch));
-	bypass--;
+	if (!scratch_comm(&scratch))
+		ON_SCRATCH_LOCKED(host.Send(NULL, 0, abi.byte, 0, tag, scratch));
 }
 
 /* ---- creation, freeing ------------------------------------------------------------------- */
@@ -195,9 +186,7 @@ static int start(struct request *r, void *request)
 
 	if (!request_activate(r))
 		return refuse(r, abi.err_other);
-	bypass++;
-	rc = ON_SCRATCH(host.Start(request));
-	bypass--;
+	rc = BYPASS(ON_SCRATCH(host.Start(request)));
 	if (rc) {
 		request_deactivate(r);
 		return refuse(r, rc);

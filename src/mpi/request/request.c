@@ -165,9 +165,7 @@ static void complete(struct request *r)
 		persistent_complete(r->tag);
 		return;
 	}
-	bypass++;
-	host.Grequest_complete(r->handle);
-	bypass--;
+	BYPASS(host.Grequest_complete(r->handle));
 }
 
 static void discard(struct request *r)
@@ -490,14 +488,10 @@ static bool admit(struct coll_args *args, struct request *fallback, struct reque
  * the program's handler has got it. */
 static int make_handle(struct request *r)
 {
-	int rc;
-
 	if (r->is_on_stack)
 		return abi.err_no_mem;
-	bypass++;
-	rc = host.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
-	bypass--;
-	return rc;
+	return BYPASS(
+		host.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle));
 }
 
 /* Gives up without a request, and tells the other ranks. */
