@@ -258,20 +258,63 @@ static void *wait_for_sem(void *arg)
 	return NULL;
 }
 
+/* A system call as the cancellation points of glibc 2.41 and newer make it: the number is on the
+ * stack of the caller of the function with the instruction. */
+long call_cancellable(long a1, long a2, long a3, long a4, long a5, long a6, long nr);
+__asm__(".text\n"
+	"call_arch:\n" /* (anything, nr, a1, a2, a3, a4, a5, a6) */
+	"	mov %rdi, %r11\n"
+	"	mov %rsi, %rax\n"
+	"	mov %rdx, %rdi\n"
+	"	mov %rcx, %rsi\n"
+	"	mov %r8, %rdx\n"
+	"	mov %r9, %r10\n"
+	"	mov 8(%rsp), %r8\n"
+	"	mov 16(%rsp), %r9\n"
+	"	mov %r11, 8(%rsp)\n"
+	"	syscall\n"
+	"	ret\n"
+	".globl call_cancellable\n"
+	"call_cancellable:\n"
+	"	push %rbx\n"
+	"	mov %rsp, %rbx\n"
+	"	push %r9\n"
+	"	mov %rcx, %r9\n"
+	"	mov %rsi, %rcx\n"
+	"	push %r8\n"
+	"	mov 0x20(%rsp), %rsi\n"
+	"	mov %rdx, %r8\n"
+	"	mov %rdi, %rdx\n"
+	"	mov %rbx, %rdi\n"
+	"	call call_arch\n"
+	"	pop %rcx\n"
+	"	pop %rsi\n"
+	"	pop %rbx\n"
+	"	ret\n");
+
+static void *poll_as_newer_libc(void *arg)
+{
+	atomic_fetch_add(&ready, 1);
+	if (call_cancellable(0, 0, 300, 0, 0, 0, SYS_poll))
+		atomic_fetch_add(&interrupted, 1);
+	return NULL;
+}
+
 static void body_sleepers(void *arg)
 {
 	be_alone();
 	sem_init(&sem, 0, 0);
 	CHECK_EQ(pthread_create(&threads[0], NULL, sleep_long, NULL), 0);
 	CHECK_EQ(pthread_create(&threads[1], NULL, wait_for_sem, NULL), 0);
-	while (atomic_load(&ready) < 2)
+	CHECK_EQ(pthread_create(&threads[2], NULL, poll_as_newer_libc, NULL), 0);
+	while (atomic_load(&ready) < 3)
 		usleep(100);
 	usleep(20000);
 	init_here();
 	wait_until_ready();
 	sem_post(&sem);
-	pthread_join(threads[0], NULL);
-	pthread_join(threads[1], NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
 	CHECK_EQ(atomic_load(&interrupted), 0);
 }
 

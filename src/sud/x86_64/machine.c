@@ -3,12 +3,18 @@
 #include <linux/audit.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "sud/machine.h"
 #include "sud/sud.h"
 
 #define PASS_BYTES 136u /* red zone and a return address: entry.S */
 #define SYSCALL_BYTES 2u
+#define CALL_BYTES 5u
+#define FRAME_WORDS 16u
+#define MAX_CALLEE_BYTES 256u
+#define MAX_LIBC_BYTES 0x400000u
+#define MAX_NUMBER 0xfffu
 
 void sud_pass(void);
 
@@ -45,19 +51,77 @@ void machine_restart(ucontext_t *uc) { uc->uc_mcontext.gregs[REG_RIP] -= SYSCALL
 
 void machine_set_result(ucontext_t *uc, long result) { uc->uc_mcontext.gregs[REG_RAX] = result; }
 
+/* Returns: whether `out` has `bytes` bytes from `at`; memory that is not there is no fault. */
+static bool peek(uint64_t at, void *out, size_t bytes)
+{
+	struct iovec to = { out, bytes }, from = { (void *)at, bytes };
+
+	return sud_syscall(SYS_process_vm_readv, sud_syscall(SYS_getpid), &to, 1L, &from, 1L, 0L) ==
+	       (long)bytes;
+}
+
+/* If `back` is where a direct call returns to: what it calls, else 0. */
+static uint64_t callee_of(uint64_t back)
+{
+	unsigned char code[CALL_BYTES];
+	int32_t distance;
+
+	if (!peek(back - CALL_BYTES, code, sizeof(code)) || code[0] != 0xe8)
+		return 0;
+	memcpy(&distance, code + 1, sizeof(distance));
+	return back + (uint64_t)(int64_t)distance;
+}
+
+/*
+ * The number that glibc 2.41 and newer has given to __syscall_cancel_arch, which contains the system
+ * call. It is the seventh argument, on the stack behind the return address, of the function that calls
+ * __syscall_cancel_arch.
+ */
+static bool number_of_cancellable(uint64_t ip, uint64_t sp, uint64_t *nr)
+{
+	uint64_t word[FRAME_WORDS];
+
+	if (!peek(sp, word, sizeof(word)) || ip - callee_of(word[0]) > MAX_CALLEE_BYTES)
+		return false;
+	for (size_t i = 1; i + 1 < FRAME_WORDS; i++)
+		if (word[i] - ip + MAX_LIBC_BYTES < 2 * MAX_LIBC_BYTES &&
+		    word[0] - callee_of(word[i]) <= MAX_CALLEE_BYTES) {
+			*nr = word[i + 1];
+			return true;
+		}
+	return false;
+}
+
+/* The number of the system call before `ip`, whose instructions or callers tell it. */
+static bool find_number(uint64_t ip, uint64_t sp, uint64_t *nr)
+{
+	/* mov %r11, 8(%rsp) */
+	static const unsigned char in_cancel_arch[] = { 0x4c, 0x89, 0x5c, 0x24, 8 };
+	unsigned char code[7];
+	uint32_t number;
+
+	memcpy(code, (const void *)(ip - sizeof(code)), sizeof(code));
+	if (code[5] != 0x0f || code[6] != 0x05) /* syscall */
+		return false;
+	if (code[0] == 0xb8) { /* mov $number, %eax */
+		memcpy(&number, code + 1, sizeof(number));
+		*nr = number;
+		return true;
+	}
+	if (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0x44 && code[3] == 0x24)
+		return peek(sp + code[4], nr, sizeof(*nr)); /* mov n(%rsp), %rax */
+	return !memcmp(code, in_cancel_arch, sizeof(in_cancel_arch)) &&
+	       number_of_cancellable(ip, sp, nr);
+}
+
 void machine_undo_interruption(ucontext_t *uc)
 {
 	greg_t *r = uc->uc_mcontext.gregs;
-	unsigned char code[7];
-	uint32_t nr;
+	uint64_t nr;
 
-	/* mov $nr, %eax; syscall */
-	if (r[REG_RAX] != -EINTR)
+	if (r[REG_RAX] != -EINTR || !find_number((uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], &nr) ||
+	    nr > MAX_NUMBER)
 		return;
-	memcpy(code, (const void *)(r[REG_RIP] - (greg_t)sizeof(code)), sizeof(code));
-	if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05)
-		return;
-	memcpy(&nr, code + 1, sizeof(nr));
-	r[REG_RAX] = nr;
+	r[REG_RAX] = (greg_t)nr;
 	r[REG_RIP] -= SYSCALL_BYTES;
 }
