@@ -11,7 +11,8 @@
 #include "ranks.h"
 #include "rt_case.h"
 
-enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
+enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000 };
+enum { SOON_NS = 5000000000 };
 #define OPTIONS(...)                                                                               \
 	((char *const[]){ __VA_ARGS__, "SLUICE_TEST=region_adopt_min=4K", "SLUICE_EARLY=off",      \
 			  NULL })

@@ -136,15 +136,17 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 /* In a loop of malloc and free the address is the same each time, and adopting it gains nothing. */
 REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 {
-	char *p, *before = NULL;
+	uintptr_t before = 0;
+	char *p;
 	int same = 0;
 
 	if (!blocks_are_known)
 		unit_skip("the allocator is not the C library's");
 	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
-	for (int i = 0; i < 50; i++, before = p) {
+	for (int i = 0; i < 50; i++) {
 		p = block_get(MIB);
-		same += p == before;
+		same += (uintptr_t)p == before;
+		before = (uintptr_t)p;
 		CHECK(!use(p, MIB));
 		CHECK(!region_is_reused(p, MIB, REGION_USE, 1));
 		free(p);

@@ -228,7 +228,7 @@ def write_optional(functions, head, form_of):
     names = [p + f.name for f in [*functions, *not_exported()] if f.kind != 'init' and is_optional(f) and
              around(f, form_of) for p in ('MPI_', 'PMPI_')]
     return '\n'.join([head, '/* X(name): exported where the library has it */',
-                      '#define RECORD_OPTIONAL(X) \\', *[f'\tX({name}) \\' for name in names], ''])
+                      ' \\\n'.join(['#define RECORD_OPTIONAL(X)', *[f'\tX({name})' for name in names]]), ''])
 
 
 def write(functions, head, neutral_args, form_of):
