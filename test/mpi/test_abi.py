@@ -28,8 +28,8 @@ def made():
     return folder
 
 
-# MPICH 4.2 has MPI_Request_get_status_some and two others without MPI 5's const, 3.4 has no sessions
-@pytest.mark.parametrize('name', [name for name in ALL if name not in ('mpich-3.4', 'mpich-4.2')])
+# MPICH 3.4 has no sessions
+@pytest.mark.parametrize('name', [name for name in ALL if name != 'mpich-3.4'])
 def test_abi_header(name, get_mpi, made):
     mpi = get_mpi(name)
     headers = [ABI / f'{HEADER_OF[mpi.abi]}.h', ABI / 'predefined.h', made / 'signatures.h']

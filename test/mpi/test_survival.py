@@ -62,11 +62,18 @@ def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
     return result, ended - when[0]
 
 
+def may_forget_status(mpi):
+    """The mpiexec of MPICH 4.2.1 (Debian 13) ends with 0 after one of ten killed ranks, without Sluice
+    likewise."""
+    return mpi.name == 'debian-mpich' and re.search(r'Version:\s+4\.2\.', subprocess.run(
+        [mpi.mpiexec, '--version'], capture_output=True, text=True, check=True).stdout)
+
+
 def check_end_of_job(name, ranks, victim, what, env, get_mpi, with_sluice, tmp_path):
     before, mpi = traces(), get_mpi(name)
     result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
                                    tmp_path, env)
-    assert result.status != 0 and not result.timed_out, result.explain()
+    assert (result.status or may_forget_status(mpi)) and not result.timed_out, result.explain()
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     assert not result.leftovers, result.leftovers
     assert traces() <= before, traces() - before
@@ -158,7 +165,7 @@ def test_killed_among_requests(name, ranks, victim, what, get_mpi, with_sluice, 
     before, mpi = traces(), get_mpi(name)
     result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
                                    tmp_path, TAKEN)
-    assert result.status != 0 and not result.timed_out, result.explain()
+    assert (result.status or may_forget_status(mpi)) and not result.timed_out, result.explain()
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     assert not result.leftovers, result.leftovers
     assert traces() <= before, traces() - before
@@ -178,7 +185,7 @@ def test_killed_while_a_decision_is_agreed(name, ranks, victim, get_mpi, with_sl
     before, mpi = traces(), get_mpi(name)
     result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), 'decisions'], with_sluice,
                                    tmp_path, DECIDE)
-    assert result.status != 0 and not result.timed_out, result.explain()
+    assert (result.status or may_forget_status(mpi)) and not result.timed_out, result.explain()
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     assert not result.leftovers, result.leftovers
     assert traces() <= before, traces() - before

@@ -21,15 +21,15 @@ def lines(done):
 
 
 @pytest.mark.parametrize('launcher, program, library', [
-    ('debian-mpich', 'debian-openmpi', 'Open MPI v4'), ('debian-openmpi', 'debian-mpich', 'MPICH 4'),
-    ('mpich', 'debian-openmpi', 'Open MPI v4')])
+    ('debian-mpich', 'debian-openmpi', r'Open MPI v[45]\.'), ('debian-openmpi', 'debian-mpich', r'MPICH 4\.'),
+    ('mpich', 'debian-openmpi', r'Open MPI v[45]\.')])
 def test_told_that_mpiexec_belongs_to_another_mpi(launcher, program, library, get_mpi):
     path = get_mpi(program).build(PROGRAM)
     done = get_mpi(launcher).launch(3, path, 'bcast', env=get_mpi(program).own_env)
     assert done.out.count('ok told 0 of 1') == 3, done.explain()
     assert len(lines(done)) == 1, done.explain()
-    assert lines(done)[0].startswith('sluice: these are 3 programs of one rank each: mpiexec belongs to '
-                                     f'another MPI than the program, which uses {library}'), done.explain()
+    assert re.match('sluice: these are 3 programs of one rank each: mpiexec belongs to another MPI than the '
+                    f'program, which uses {library}', lines(done)[0]), done.explain()
 
 
 def test_told_why_mpi_init_ends_the_program(get_mpi):

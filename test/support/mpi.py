@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The MPIs that the tests use, how to compile for each and how to launch with each."""
 import os
+import shlex
 import shutil
 import tempfile
 
@@ -48,6 +49,8 @@ class Mpi:
         self.name, self.abi, self.mpiexec, self.compilers = name, abi, mpiexec, compilers
         self.bindir, self.libdir, self.own_env = bindir, libdir, env
         self.python = bindir / 'python' if bindir else None
+        # the mpiexec of Open MPI 5.0.7 (Debian 13) crashes where it is given more than one command
+        self.rank_variable = 'OMPI_COMM_WORLD_RANK' if name == 'debian-openmpi' else None
         self.session_options = ['PRTE_MCA_prte_tmpdir_base'] if name == 'openmpi' else []
 
     def missing(self):
@@ -86,6 +89,19 @@ class Mpi:
         return compile_once(PROGRAMS / self.name / 'check.o', self.compilers['cc'], [*FLAGS, '-c'],
                             [SOURCES / 'check.c'], self.env(), sorted(SOURCES.glob('*.h')))
 
+    @staticmethod
+    def rank_options(env, more):
+        """A list of this rank replaces the list of all ranks."""
+        own = spelled({**{k: v for k, v in (env or {}).items() if is_short(k)}, **more})
+        return ['env', *[f'{k}={v}' for k, v in own.items()]]
+
+    def each_by_itself(self, commands):
+        """The launcher's arguments for one command a rank."""
+        if not self.rank_variable:
+            return sum([[*([':'] if rank else []), '-n', '1', *c] for rank, c in enumerate(commands)], [])
+        cases = ' '.join(f'{rank}) exec {shlex.join(map(str, c))};;' for rank, c in enumerate(commands))
+        return ['-n', str(len(commands)), 'sh', '-c', f'case ${self.rank_variable} in {cases} esac']
+
     def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), outer=(),
                launcher=(), cwd=None):
         """outer... mpiexec launcher... -n ranks before... [sluice run] argv...
@@ -94,15 +110,11 @@ class Mpi:
         """
         door = [SLUICE, 'run'] if sluice else []
         command = [*before, *door, *argv]
+        line = [*outer, self.mpiexec, *launcher]
         if rank_env is None:
-            line = [*outer, self.mpiexec, *launcher, '-n', str(ranks), *command]
+            line += ['-n', str(ranks), *command]
         else:
-            line = [*outer, self.mpiexec, *launcher]
-            for rank, more in enumerate(rank_env):
-                # a list of this rank replaces the list of all ranks
-                own = spelled({**{k: v for k, v in (env or {}).items() if is_short(k)}, **more})
-                own = ['env', *[f'{k}={v}' for k, v in own.items()]]
-                line += ([':'] if rank else []) + ['-n', '1', *own, *command]
+            line += self.each_by_itself([[*self.rank_options(env, more), *command] for more in rank_env])
         env = {**(forced if sluice else {}), **(env or {})}
         whole = {**self.env(), **env}
         whole = {name: value for name, value in whole.items() if value is not None}

@@ -41,9 +41,9 @@ static const struct abi_predefined predefined = { ABI_PREDEFINED };
 	} while (0)
 
 #define SIGNATURE_3(name) .name = PMPI_##name,
-/* MPICH 4.0 lacks a const in one of them. */
+/* MPICH 4.0 lacks a const in one of them, 4.2 in MPI_Request_get_status_some and two others. */
 #if MPI_VERSION >= 4 && !defined(OPEN_MPI) &&                                                      \
-	!(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000)
+	!(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40300000)
 #define SIGNATURE_4(name) .name = PMPI_##name,
 #else
 #define SIGNATURE_4(name)
