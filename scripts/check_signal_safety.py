@@ -54,7 +54,7 @@ ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen'
            'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr',
            'strcspn', 'strncmp', 'strspn', 'strstr', 'stat', 'fstat', 'fcntl', 'gnu_dev_major',
            'gnu_dev_minor', '__libc_single_threaded',
-           'getpid', 'sched_yield', 'process_vm_readv', 'process_vm_writev',
+           'getpid', 'pthread_self', 'sched_yield', 'process_vm_readv', 'process_vm_writev',
            'readlink', 'pthread_setcancelstate', 'pthread_setcanceltype', '__cpu_model', '__udivti3',
            '__umodti3'}
 

@@ -484,9 +484,13 @@ EXPORT int pthread_sigqueue(pthread_t thread, int signo, const union sigval valu
 
 EXPORT int pthread_cancel(pthread_t thread)
 {
+	int ret;
+
 	if (pthread_equal(thread, pthread_self()))
 		return NEXT(pthread_cancel)(thread);
-	return ALLOWED(NEXT(pthread_cancel)(thread));
+	ret = ALLOWED(NEXT(pthread_cancel)(thread));
+	sud_thread_cancelled(thread);
+	return ret;
 }
 
 /* ---- jumps, which may leave a handler ---------------------------------------------------- */

@@ -25,6 +25,11 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call);
 void machine_restart(ucontext_t *uc);
 /* After the handler's return the call appears to have returned `result`. */
 void machine_set_result(ucontext_t *uc, long result);
+/* Is this a cancellation point of glibc 2.41 or newer, which cancels threads only there? */
+bool machine_is_cancellation_point(const ucontext_t *uc);
+/* A thread that machine_pass() has sent to its call, and that has not got further: goes back to the
+ * program's instruction. A call that has not returned happens there, and is dispatched again. */
+void machine_undo_pass(ucontext_t *uc);
 /* A signal of ours has interrupted a call that the kernel does not restart (poll, nanosleep):
  * restarts it, where the instructions before it tell its number. */
 void machine_undo_interruption(ucontext_t *uc);

@@ -13,6 +13,7 @@
 #ifndef SLUICE_SUD_PRIVATE_H
 #define SLUICE_SUD_PRIVATE_H
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -55,6 +56,7 @@ struct thread {
 	bool is_dispatched;      /* prctl done; likewise */
 	bool arms;               /* closes memory: dispatched only while some is closed */
 	int tid;
+	pthread_t handle;
 	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
 	struct sud_start start;
 	size_t stack_bytes;
@@ -101,6 +103,8 @@ void thread_own_selector(struct thread *t);
 /* Handles the signal by which sud_enable_threads() reaches a thread. Returns: false when it was
  * another. Context: SIGSYS's handler. */
 bool thread_enable_sig(const siginfo_t *si, void *ucontext);
+/* Sends a signal to a thread, if its calls are dispatched. */
+void thread_kill(pthread_t handle, int signo);
 /* Is there certainly this much stack below `here`? */
 bool thread_has_stack(uintptr_t here, size_t bytes);
 
@@ -157,6 +161,8 @@ void section_reset(void);
 
 /* ---- signals.c, sud.c, fault.c ----------------------------------------------------------- */
 
+/* A cancellation point's call is about to happen elsewhere. Context: SIGSYS's handler. */
+void signals_cancellable_sig(void);
 /* sud_exec_begin() / end(): what a new program inherits. */
 void signals_exec_mask(bool begin);
 extern const struct sud_ops *sud_ops; /* set before both signals are taken */

@@ -9,6 +9,7 @@
 #ifndef SLUICE_SUD_PROGRAM_H
 #define SLUICE_SUD_PROGRAM_H
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,6 +82,8 @@ struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_byt
 void sud_thread_abandon(struct thread *t);
 /* Returns: what the thread is to run. */
 struct sud_start sud_thread_begin(struct thread *t);
+/* The program has cancelled a thread. */
+void sud_thread_cancelled(pthread_t thread);
 /* The program leaves this stack by longjmp: ends whatever of ours was under way on it. */
 void sud_jumped(bool restores_mask);
 

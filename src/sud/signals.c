@@ -161,6 +161,57 @@ static void relay_existing(int signo)
 	raw_action(signo, &a, NULL);
 }
 
+/* ---- libc's cancellation ----------------------------------------------------------------- */
+
+static _Atomic(void *) libc_cancel; /* the handler behind relay_cancel() */
+static _Atomic bool passes_cancellable;
+
+/*
+ * glibc 2.41 and newer cancel a thread only where the signal finds it in the code of its
+ * cancellation points, but a dispatched call happens in ours: the thread goes back first. A call
+ * that is not cancelled happens again.
+ */
+static void relay_cancel(int signo, siginfo_t *si, void *ucontext)
+{
+	machine_undo_pass(ucontext);
+	machine_undo_interruption(ucontext);
+	((sud_handler *)atomic_load_explicit(&libc_cancel, memory_order_relaxed))(signo, si,
+										  ucontext);
+}
+
+/* Returns: whether libc's handler had no relay. libc installs it at the first pthread_cancel(). */
+static bool relay_existing_cancel(void)
+{
+	uint64_t old = lock();
+	struct action a;
+	bool is_new = !raw_action(LIBC_CANCEL, NULL, &a) && has_handler(&a) &&
+		      a.handler != (void *)relay_cancel;
+
+	if (is_new) {
+		atomic_store_explicit(&libc_cancel, a.handler, memory_order_relaxed);
+		a.handler = (void *)relay_cancel;
+		raw_action(LIBC_CANCEL, &a, NULL);
+	}
+	unlock(old);
+	return is_new;
+}
+
+/* seq_cst: this thread sees the handler of libc, or the one that cancels sees what is set here. */
+void signals_cancellable_sig(void)
+{
+	if (!atomic_exchange_explicit(&passes_cancellable, true, memory_order_seq_cst))
+		relay_existing_cancel();
+}
+
+/* libc's handler may have run already, without relay_cancel(). It cancels whoever gets the
+ * signal. */
+void sud_thread_cancelled(pthread_t thread)
+{
+	if (atomic_load_explicit(&passes_cancellable, memory_order_seq_cst) &&
+	    relay_existing_cancel())
+		thread_kill(thread, LIBC_CANCEL);
+}
+
 int sud_signal_install(int signo, sud_handler *handler)
 {
 	int i = index_of(signo);

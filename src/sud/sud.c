@@ -337,6 +337,8 @@ static void handle_call(const siginfo_t *si, ucontext_t *uc)
 		machine_undo_interruption(uc);
 		return;
 	}
+	if (machine_is_cancellation_point(uc))
+		signals_cancellable_sig();
 	e = entry_of(&c);
 	base_count(BASE_CTR_DISPATCHED, 1);
 	v = e->how == CALLS_COMPLETE ? UNKNOWN : check_call(&a, e, &c);

@@ -296,6 +296,7 @@ static void enter_record(struct thread *t)
 	if (has_key)
 		pthread_setspecific(at_exit_key, (void *)1);
 	t->tid = (int)sud_syscall(SYS_gettid);
+	t->handle = pthread_self();
 	old = lock();
 	sud_local.thread = t;
 	set_state(t, THREAD_KNOWN);
@@ -425,6 +426,17 @@ static void send_enable(struct thread *t)
 	si.si_pid = (int)pid;
 	si.si_value.sival_ptr = (void *)&cookie;
 	sud_syscall(SYS_rt_tgsigqueueinfo, pid, (long)t->tid, (long)SIGSYS, &si);
+}
+
+void thread_kill(pthread_t handle, int signo)
+{
+	uint64_t old = lock();
+	long pid = sud_syscall(SYS_getpid);
+
+	for (struct thread *t = all_threads; t; t = t->next)
+		if (t->state == THREAD_DISPATCHED && pthread_equal(t->handle, handle))
+			sud_syscall(SYS_tgkill, pid, (long)t->tid, (long)signo);
+	unlock(old);
 }
 
 bool thread_enable_sig(const siginfo_t *si, void *ucontext)

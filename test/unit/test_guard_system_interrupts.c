@@ -160,3 +160,61 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 	atomic_store(&o->closed, false);
 	CHECK_EQ(load(o->p), owner_byte(0));
 }
+
+static int to_reader[2], to_poller[2];
+static _Atomic int ready;
+
+/* Calls that are dispatched, as memory is closed. */
+static void *read_for_ever(void *arg)
+{
+	char c;
+
+	atomic_fetch_add(&ready, 1);
+	CHECK_EQ(read(to_reader[0], &c, 1), 1);
+	return NULL;
+}
+
+static void *poll_for_ever(void *arg)
+{
+	struct pollfd p = { .fd = to_poller[0], .events = POLLIN };
+
+	atomic_fetch_add(&ready, 1);
+	CHECK_EQ(poll(&p, 1, -1), 1);
+	return NULL;
+}
+
+static void *join_soon(pthread_t t)
+{
+	struct timespec until;
+	void *result = NULL;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	CHECK_EQ(pthread_timedjoin_np(t, &result, &until), 0);
+	return result;
+}
+
+/* Only those that are cancelled end, before and after the first cancellation of the process. */
+SYSTEM_TEST(a_thread_is_cancelled_in_a_dispatched_call)
+{
+	void *(*const bodies[])(void *) = { read_for_ever, poll_for_ever };
+	pthread_t t[6];
+
+	CHECK(!pipe(to_reader) && !pipe(to_poller));
+	while (!guard_is_ready())
+		usleep(1000);
+	arm_new();
+	atomic_store(&ready, 0);
+	for (int i = 0; i < 6; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, bodies[i % 2], NULL), 0);
+	while (atomic_load(&ready) < 6)
+		usleep(100);
+	usleep(50000);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(pthread_cancel(t[i]), 0);
+		CHECK(join_soon(t[i]) == PTHREAD_CANCELED);
+	}
+	usleep(50000);
+	CHECK_EQ(write(to_reader[1], "x", 1) + write(to_poller[1], "x", 1), 2);
+	CHECK(!join_soon(t[4]) && !join_soon(t[5]));
+}

@@ -73,9 +73,9 @@ static uint64_t callee_of(uint64_t back)
 }
 
 /*
- * The number that glibc 2.41 and newer has given to __syscall_cancel_arch, which contains the system
- * call. It is the seventh argument, on the stack behind the return address, of the function that calls
- * __syscall_cancel_arch.
+ * The number that glibc 2.41 and newer has given to __syscall_cancel_arch, which contains the
+ * system call. It is the seventh argument, on the stack behind the return address, of the function
+ * that calls __syscall_cancel_arch.
  */
 static bool number_of_cancellable(uint64_t ip, uint64_t sp, uint64_t *nr)
 {
@@ -92,11 +92,18 @@ static bool number_of_cancellable(uint64_t ip, uint64_t sp, uint64_t *nr)
 	return false;
 }
 
+/* `syscall` of __syscall_cancel_arch before `ip`. */
+static bool is_in_cancel_arch(uint64_t ip)
+{
+	static const unsigned char code[] = { 0x4c, 0x89, 0x5c, 0x24, 8, /* mov %r11, 8(%rsp) */
+					      0x0f, 0x05 };
+
+	return !memcmp((const void *)(ip - sizeof(code)), code, sizeof(code));
+}
+
 /* The number of the system call before `ip`, whose instructions or callers tell it. */
 static bool find_number(uint64_t ip, uint64_t sp, uint64_t *nr)
 {
-	/* mov %r11, 8(%rsp) */
-	static const unsigned char in_cancel_arch[] = { 0x4c, 0x89, 0x5c, 0x24, 8 };
 	unsigned char code[7];
 	uint32_t number;
 
@@ -110,8 +117,24 @@ static bool find_number(uint64_t ip, uint64_t sp, uint64_t *nr)
 	}
 	if (code[0] == 0x48 && code[1] == 0x8b && code[2] == 0x44 && code[3] == 0x24)
 		return peek(sp + code[4], nr, sizeof(*nr)); /* mov n(%rsp), %rax */
-	return !memcmp(code, in_cancel_arch, sizeof(in_cancel_arch)) &&
-	       number_of_cancellable(ip, sp, nr);
+	return is_in_cancel_arch(ip) && number_of_cancellable(ip, sp, nr);
+}
+
+bool machine_is_cancellation_point(const ucontext_t *uc)
+{
+	return is_in_cancel_arch((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
+}
+
+void machine_undo_pass(ucontext_t *uc)
+{
+	greg_t *r = uc->uc_mcontext.gregs, back;
+	uint64_t done = (uint64_t)r[REG_RIP] - (uintptr_t)sud_pass;
+
+	if (done && done != SYSCALL_BYTES)
+		return;
+	memcpy(&back, (const void *)r[REG_RSP], sizeof(back));
+	r[REG_RIP] = done ? back : back - (greg_t)SYSCALL_BYTES;
+	r[REG_RSP] += PASS_BYTES;
 }
 
 void machine_undo_interruption(ucontext_t *uc)
