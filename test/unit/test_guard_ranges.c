@@ -183,7 +183,7 @@ GUARD_TEST(parts_in_any_order)
 		owner_finish(&o);
 		o.by_page = true;
 		o.touches = 0;
-		for (int k = 0; !done; k++) {
+		while (!done) {
 			size_t at = rand_r(&seed) % MANY, n = 1 + rand_r(&seed) % 64,
 			       end = at + n < MANY ? at + n : MANY;
 			size_t probe = rand_r(&seed) % MANY;

@@ -242,7 +242,7 @@ UNIT_TEST(parts_may_lie_anywhere) { ranks_run(3, NULL, parts, NULL); }
 /* Rank 1 has its own part in place already, and posts nothing. */
 static void in_place(struct ranks *r)
 {
-	char got[12] = "............";
+	char got[13] = "............";
 	struct mailbox_read all = { .end = 3, .bytes = 4, .to = got, .stride = 4, .skip = 1 };
 	uint64_t n;
 

@@ -183,10 +183,11 @@ static int open_file(int rank)
 
 void record_start(void)
 {
-	struct messages_header h = { .magic = MESSAGES_MAGIC, .version = MESSAGES_VERSION,
+	struct messages_header h = { .version = MESSAGES_VERSION,
 				     .record_bytes = sizeof(struct messages_record) };
 	int ret;
 
+	memcpy(h.magic, MESSAGES_MAGIC, sizeof(h.magic));
 	record_lock();
 	if (file.pid) {
 		record_unlock();
