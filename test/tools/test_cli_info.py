@@ -153,7 +153,9 @@ def test_libraries_of_one_mpi_have_one_row_of_tuned_values(tmp_path):
 
 @pytest.mark.parametrize('name, more, abi', [
     ('libmpi.so.40', 'int ompi_mpi_comm_world;\n', 'Open MPI'),
+    ('libmpi.so.40', 'int OMPI_Affinity_str(void) { return 0; }\n', 'Open MPI'), # Open MPI 6
     ('libmpi_abi.so.1', '\n', 'standard'),
+    ('libmpi_abi_mpich.so.1', '\n', 'standard'), # Debian's alternatives
     ('libmpich.so.12', '\n', 'MPICH'),
 ])
 def test_the_abi_is_told_from_the_file(name, more, abi, tmp_path):

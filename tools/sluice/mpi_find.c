@@ -70,6 +70,13 @@ static bool is_elf(const char *path)
 	return is;
 }
 
+/* Open MPI 6 defines its handles in another library. */
+static bool is_openmpi(const char *path)
+{
+	return preload_defines_symbol(path, "ompi_mpi_comm_world") == 1 ||
+	       preload_defines_symbol(path, "OMPI_Affinity_str") == 1;
+}
+
 /* Fills *m except `how` and version. Returns: true for an MPI library, also one that Sluice cannot
  * serve. */
 static bool examine(const char *folder, const char *name, struct mpi_found *m)
@@ -93,9 +100,9 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 	}
 	if (rc != 1)
 		return false;
-	if (preload_defines_symbol(m->path, "ompi_mpi_comm_world") == 1)
+	if (is_openmpi(m->path))
 		m->abi = MPI_FIND_OPENMPI;
-	else if (strncmp(name, "libmpi_abi.", 11) == 0)
+	else if (strncmp(name, "libmpi_abi", 10) == 0)
 		m->abi = MPI_FIND_STANDARD;
 	else if (!strstr(real, ".so.12") &&
 		 preload_defines_symbol(m->path, "MPIR_Err_return_comm") != 1)
