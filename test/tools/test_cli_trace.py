@@ -136,6 +136,16 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
 
+def test_a_call_that_stays_says_what_kept_it_and_not_what_let_it_go(mpich, tmp_path):
+    """SLUICE_EARLY=on is why a call returns early, and no reason why it does not."""
+    trace(mpich, tmp_path / 't', '--set', 'EARLY=on', '--set', 'COLL=bcast:on,gather:on')
+    said = re.findall(r'\d+ x (completed before it returned|returned early): (.*)',
+                      (tmp_path / 't/summary.txt').read_text())
+    assert ('returned early', 'SLUICE_EARLY is on') in said
+    kept = {why for what, why in said if what.startswith('completed')}
+    assert kept and not any('SLUICE_EARLY is on' in why for why in kept), said
+
+
 def test_functions_of_cplusplus_are_named_as_the_source_names_them(mpich, tmp_path):
     program = mpich.build(PROGRAMS / 'traced_plus.cc', ['-O0'])
     done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', program, sluice=False)

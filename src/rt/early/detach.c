@@ -138,6 +138,14 @@ static bool needs_all_partners(const struct rt_comm *c)
 	       atomic_load_explicit(&rt_expects_threads, memory_order_relaxed);
 }
 
+/* Tells the trace what kept a call that was to return early, from the result of exec_settle(). */
+static void explain_stay(int settled)
+{
+	trace_early_reason(settled == EXEC_NEEDED ? "peers do not map all of its memory" :
+			   settled == EXEC_ENDED  ? "its data was in place by then" :
+			   "a partner is late, and its memory shares a page with other data");
+}
+
 /*
  * Waits until the bytes are in place that no guard can cover. Returns: 1 they are; 0 the caller has
  * to wait: a partner is late; -errno.
@@ -150,10 +158,14 @@ static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls
 		while (!is_rest_in_place(r, &hulls->of[i])) {
 			int ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
 
-			if (ret != EXEC_MAY_DETACH)
-				return ret < 0 ? ret : 0;
-			if (!exec_is_matched(r) || exec_is_complete(r))
+			if (ret < 0)
+				return ret;
+			if (ret != EXEC_MAY_DETACH || !exec_is_matched(r) || exec_is_complete(r)) {
+				explain_stay(ret == EXEC_MAY_DETACH && exec_is_complete(r)
+						     ? EXEC_ENDED
+						     : ret);
 				return 0;
+			}
 		}
 	}
 	return 1;
@@ -392,6 +404,8 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 		trace_mark_early();
 		return 0;
 	}
+	if (ret == EXEC_NEEDED || (ret == EXEC_ENDED && s.choice.how == DETACH_NOW))
+		explain_stay(ret);
 	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_DETACH)
 		guard_cancel_ready();
 	return exec_wait(r); /* finds an error again, and handles it */
