@@ -27,7 +27,8 @@
 #define TRACE_WHY_HOST "SLUICE_SUMS=host: the bits of the result depend on who computes it"
 #define TRACE_WHY_FIRST "one of the first calls on this communicator: the program may stop here"
 #define TRACE_WHY_UNPAID                                                                           \
-	"the calls so far were too short to pay for setting up shared memory: see SLUICE_DECIDE"
+	"the calls so far were too few or too short to pay for setting up shared memory: "         \
+	"see SLUICE_DECIDE"
 #define TRACE_WHY_EXCHANGE                                                                         \
 	"ranks do not know each other's sizes, and no trial (SLUICE_DECIDE) was for Sluice"
 #define TRACE_WHY_TIMED "a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)"

@@ -8,7 +8,7 @@ SITES = 4  # those from 2 on are lines of pencil.py
 LINES = 1 << 63
 VERSION = 7
 NAMES = (b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>', b'this communicator has one rank',
-         b'the calls so far were too short to pay for setting up shared memory: see SLUICE_DECIDE',
+         b'the calls so far were too few or too short to pay for setting up shared memory: see SLUICE_DECIDE',
          b"a trial: its time is compared with that of Sluice's calls (SLUICE_DECIDE)",
          b'the host MPI was faster in the last trial (SLUICE_DECIDE)')
 ALONE, UNPAID, TIMED, SLOWER = range(3, 7)

@@ -79,7 +79,8 @@ static const struct remedy {
 	{ TRACE_WHY_NOT_SERVED,
 	  "Sluice does not serve the communicator: SLUICE_LOG=info prints the reason", "" },
 	{ TRACE_WHY_UNPAID,
-	  "there were too few to pay for shared memory; in a longer run Sluice decides by trials",
+	  "they were too few or too short to pay for shared memory; in a longer run Sluice "
+	  "decides by trials",
 	  "SLUICE_DECIDE=table" },
 	{ TRACE_WHY_TIMED,
 	  "most were trials against Sluice; in a longer run the faster one executes more",
