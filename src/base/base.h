@@ -315,7 +315,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 /* One list for enum, name and sentence. Counters only grow unless the sentence says "now". */
 #define BASE_COLL_COUNTER(X, id, name, plural)                                                     \
 	X(id##_ADMITTED, name "_admitted", plural " that Sluice executed")                         \
-	X(id##_PASSED, name "_passed", plural " passed on to the host MPI")
+	X(id##_PASSED, name "_passed",                                                             \
+	  plural " passed on to the host MPI, most short ones not counted")
 #define BASE_COLL_COUNTERS(X)                                                                      \
 	BASE_COLL_COUNTER(X, BCAST, "bcast", "broadcasts")                                         \
 	BASE_COLL_COUNTER(X, GATHER, "gather", "gathers")                                          \
