@@ -145,3 +145,10 @@ def test_told_counters_by_each_rank_where_no_folder_can_be_made(get_mpi):
     done = mpi.launch(2, mpi.build(PROGRAM), 'bcast', env={'SLUICE_STATS': '-', 'TMPDIR': '/proc'})
     assert sorted(lines(done)) == [f'sluice: rank {rank}: counters' for rank in range(2)], done.explain()
     assert not re.search(r'^  \w+ +0 ', done.err, re.M)
+
+
+def test_told_no_counters_of_programs_that_start_no_mpi_under_sluice(get_mpi):
+    """The programs may call MPI_Finalize all the same, as under valgrind, which Sluice is not loaded into."""
+    done = get_mpi('mpich').launch(2, '/bin/sh', '-c', 'sleep 0.5', env={'SLUICE_STATS': '-'})
+    assert done.status == 0, done.explain()
+    assert lines(done) == ['sluice: run: no counters: no process has reached MPI_Finalize under Sluice']

@@ -103,7 +103,8 @@ static int report(const char *folder)
 	collect(folder, &s);
 	if (!s.ranks) {
 		if (s.started > 1)
-			tool_say("run: no counters: no rank has reached MPI_Finalize");
+			tool_say("run: no counters: no process has reached MPI_Finalize "
+				 "under Sluice");
 		return TOOL_DONE;
 	}
 	out = open_memstream(&text, &bytes);
