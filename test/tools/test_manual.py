@@ -55,6 +55,8 @@ def test_every_option_of_a_verb_is_in_its_page(verb):
 @pytest.mark.parametrize('name', PAGES)
 def test_the_page_is_well_formed(name):
     assert not re.search('@[A-Z]', page(name))
+    # a macro of two fonts prints its arguments without spaces between them
+    assert not re.search(r'^\.[BIR][BIR](?: (?:"[^"\n]*"|[^"\s]+))*?(?: [A-Za-z]{2,}){3}', page(name), re.M)
     if not shutil.which('groff'):
         pytest.skip('groff is not here')
     done = subprocess.run(['groff', '-man', '-ww', '-z', PREFIX / 'share/man' / name],
