@@ -98,6 +98,14 @@ def test_one_screen(host_run):
     assert re.match(r'Sluice executed 0 of \d+ calls', text[1])
 
 
+def test_calls_that_go_past_sluice_are_not_called_none(tmp_path):
+    """A program that looks MPI_Bcast up by dlsym is not seen; the report must not leave it at 0 %."""
+    folder = trace(need('mpich'), tmp_path / 't', 'traced_past.c')
+    assert report(folder)['calls'] == 0
+    for text in (sluice('report', folder).stdout, (folder / 'summary.txt').read_text()):
+        assert 'looks MPI\'s functions up by dlsym' in text, text
+
+
 @pytest.mark.skipif(not pathlib.Path('/proc/self/schedstat').exists(), reason='this kernel does not tell')
 def test_ranks_that_share_a_cpu_are_told(tmp_path):
     mpi, cpu = need('mpich'), str(min(os.sched_getaffinity(0)))

@@ -321,6 +321,8 @@ void report_print(struct report *r, FILE *out)
 	fprintf(out,
 		"Sluice executed %" PRIu64 " of %" PRIu64 " calls, with %u %% of that time.\n",
 		r->admitted, r->calls, percent_of(r->sluice_ns, r->ns));
+	if (!r->calls && !r->messages.calls)
+		fputs(TRACE_NO_CALLS "\n", out);
 	if (r->unfinished)
 		fprintf(out, "%u %s ended without MPI_Finalize: these are the calls until then.\n",
 			r->unfinished, r->unfinished == 1 ? "rank" : "ranks");

@@ -142,6 +142,11 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_turn, turns);
 };
 
+/* Said of a trace without places. */
+#define TRACE_NO_CALLS                                                                             \
+	"No call of a collective or a message was seen: the program made none, or it looks MPI's " \
+	"functions up by dlsym, as ctypes and numba-mpi do, and calls the MPI library past Sluice."
+
 /* Adds a zeroed element; ends the program when memory runs out. */
 void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
 #define TRACE_ADD(d, name)                                                                         \

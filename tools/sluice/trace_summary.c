@@ -326,6 +326,8 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	for (size_t i = 0; i < d->processes_count; i++)
 		print_process(out, &d->processes[i]);
 	places = sorted_places(d->places, d->places_count, &count);
+	if (!count && !d->messages_count)
+		fputs("\n" TRACE_NO_CALLS "\n", out);
 	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s %9s  %s\n", "", "calls", "bytes",
 		"admitted", "early", "in calls", "late", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
