@@ -47,12 +47,12 @@ static bool is_header_of(const struct node_header *h, int pid, uint64_t start)
 	       h->options_hash == base_options_hash();
 }
 
-void directory_publish(int job_rank)
+bool directory_publish(int job_rank)
 {
 	struct node_header *h;
 
 	if (region_init())
-		return;
+		return false;
 	_Static_assert(sizeof *h <= OS_PAGE, "the header is one page");
 	h = region_arena_base();
 	h->version = NODE_VERSION;
@@ -65,6 +65,17 @@ void directory_publish(int job_rank)
 	/* release: the header; partner: is_header_of, in other processes */
 	atomic_store_explicit(&h->magic, NODE_HEADER_MAGIC, memory_order_release);
 	atomic_store_explicit(&own, h, memory_order_release); /* partner: node_header_self */
+	return true;
+}
+
+void directory_open_wake_words(void)
+{
+	struct node_header *h = node_header_self();
+	struct region_extent e;
+
+	/* release: zeros; partner: node_wake_words. The extent lasts as long as the arena. */
+	if (!region_extent_get(NODE_WAKE_WORDS * sizeof(struct node_wake_word), true, &e))
+		atomic_store_explicit(&h->wake_words_off, e.offset, memory_order_release);
 }
 
 struct node_header *node_header_self(void)

@@ -35,13 +35,14 @@
 static struct {
 	pthread_mutex_t lock;
 	int fd;
+	int first_fd;   /* -1: another process of the job was the first on this machine */
 	int reserve;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
 	/* when it was announced: what others see of this process, whatever user it becomes */
 	uid_t user;
 	/* ranks that have been present: they leave in MPI_Finalize only */
 	uint64_t known[KNOWN_RANKS / 64];
-} discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .reserve = -1 };
+} discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .first_fd = -1, .reserve = -1 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -108,38 +109,50 @@ __attribute__((cold)) static uint64_t job_id(const char *text)
 	return mix(id, NODE_VERSION) | 1;
 }
 
+#define FIRST (-1) /* in place of a rank: the process that announces itself first */
+
 __attribute__((cold)) static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
 {
 	return os_socket_name(a, "sluice-here-%016llx-%d", (unsigned long long)job, rank);
+}
+
+/* Returns: a descriptor, or -1: another process has the name, or a call has failed. */
+__attribute__((cold)) static int listen_as(uint64_t job, int rank)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un a;
+
+	if (fd < 0 || (!bind(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank)) &&
+		       !listen(fd, DISCOVERY_BACKLOG)))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 static int open_reserve(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
 
 __attribute__((cold)) void node_announce(bool prefer_pmix)
 {
-	struct sockaddr_un a;
-	int rank, fd;
+	int rank, fd, first = -1;
 	const char *text = base_job_identity(prefer_pmix, &rank);
 	uint64_t job = text ? job_id(text) : 0;
 
 	if (!job)
 		return;
 	/* After a failure no process finds this one, not even itself. */
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank)) ||
-			listen(fd, DISCOVERY_BACKLOG))) {
-		close(fd);
-		fd = -1;
-	}
+	fd = listen_as(job, rank);
+	if (fd >= 0 && directory_publish(rank))
+		first = listen_as(job, FIRST);
+	if (first >= 0)
+		directory_open_wake_words();
 	pthread_mutex_lock(&discovery.lock);
 	discovery.fd = fd;
+	discovery.first_fd = first;
 	discovery.reserve = open_reserve();
 	discovery.job = job;
 	discovery.user = geteuid();
 	memset(discovery.known, 0, sizeof discovery.known);
 	pthread_mutex_unlock(&discovery.lock);
-	if (fd >= 0)
-		directory_publish(rank);
 }
 
 /* *out_pid: 0 when it is unknown, as the queue of the socket is full. */
@@ -205,13 +218,28 @@ __attribute__((cold)) int node_job_process(int job_rank)
 	return pid;
 }
 
+__attribute__((cold)) struct node_wake_word *node_wake_words(void)
+{
+	struct node_header *h = node_header_self();
+	int pid = node_job_process(FIRST);
+	uint64_t off;
+
+	if (h && pid != h->pid)
+		h = node_header_of(pid, true);
+	/* acquire, partner: directory_open_wake_words */
+	off = h ? atomic_load_explicit(&h->wake_words_off, memory_order_acquire) : 0;
+	return off ? (struct node_wake_word *)((char *)h + off) : NULL;
+}
+
 __attribute__((cold)) void node_withdraw(void)
 {
 	pthread_mutex_lock(&discovery.lock);
 	if (discovery.fd >= 0)
 		close(discovery.fd);
+	if (discovery.first_fd >= 0)
+		close(discovery.first_fd);
 	if (discovery.reserve >= 0)
 		close(discovery.reserve);
-	discovery.fd = discovery.reserve = -1;
+	discovery.fd = discovery.first_fd = discovery.reserve = -1;
 	pthread_mutex_unlock(&discovery.lock);
 }

@@ -71,10 +71,7 @@ struct node_header {
 	/* The process has begun to execute another program: nothing in the arena holds any more. */
 	_Atomic uint32_t has_ended;
 	_Atomic uint64_t snapshots_off; /* in the arena: message/snapshot.c; 0: none */
-	/* Polite waiting. */
-	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
-	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the owner that sleep on it */
-	_Atomic uint32_t hints; /* changes when a peer that takes turns may have ended a wait */
+	_Atomic uint64_t wake_words_off; /* in the arena; 0: another process of the job has them */
 	/* Bytes of messages that peers read by system call; written by peers. */
 	BASE_ALIGNED_LINE _Atomic uint64_t private_bytes;
 	_Atomic uint64_t long_bytes, long_ns; /* of long messages among them, and their time */
@@ -107,6 +104,21 @@ void node_exec_begin(void), node_exec_failed(void);
  * longer and longer intervals. may_search: else NULL for a process that was not found before.
  */
 struct node_header *node_header_of(int pid, bool may_search);
+
+/* Polite waiting: one for each rank of the job on this machine. */
+struct node_wake_word {
+	BASE_ALIGNED_LINE _Atomic uint32_t wakes; /* futex; wakers add 1 */
+	BASE_ALIGNED_LINE _Atomic uint32_t sleepers; /* threads of the rank that sleep on it */
+	_Atomic uint32_t hints; /* changes when a peer that takes turns may have ended a wait */
+	_Atomic int32_t owner;  /* 0: nobody; else 1 + its number in MPI_COMM_WORLD */
+};
+#define NODE_WAKE_WORDS 1024
+/*
+ * Returns: an array of NODE_WAKE_WORDS, the same for all processes of the job on this machine, in
+ * the arena of the one that announced itself first; NULL: it is unknown, or has withdrawn. After
+ * MPI_Init; valid until node_fini(). Takes as long as the first node_header_of() of a process.
+ */
+__attribute__((cold)) struct node_wake_word *node_wake_words(void);
 
 struct node_group; /* see the accessors below */
 

@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 9u
+#define NODE_VERSION 10u
 #define NODE_PREMAP_SLOTS 64
 
 /* A known process: one entry for each pid and arena, shared by all groups. */
@@ -100,7 +100,9 @@ void peer_put(struct node_peer *p);
 struct node_peer *peer_find_process(int pid, uint64_t start); /* takes a reference; or NULL */
 
 /* directory.c */
-void directory_publish(int job_rank); /* fills this process's header */
+/* Fills this process's header. Returns: false: it has no arena. */
+bool directory_publish(int job_rank);
+void directory_open_wake_words(void); /* of the job, in the arena of this process */
 void directory_clear(void);           /* puts every peer back */
 
 /* exchange.c: sends this rank's arena to every rank that does not know it, and fills peers[]. */

@@ -161,7 +161,7 @@ static void nap(struct wait_thread *w, uint64_t waited_ns)
 /* The next visit would cost many times what a further poll does. */
 static void check_hint(struct wait_thread *w)
 {
-	uint32_t hints = atomic_load_explicit(own_word()->hints, memory_order_acquire);
+	uint32_t hints = atomic_load_explicit(&own_word()->hints, memory_order_acquire);
 
 	if (hints != w->hints)
 		w->hinted_polls = FIND_POLLS;

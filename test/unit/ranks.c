@@ -31,6 +31,18 @@ char ranks_text[16384];
 
 /* ---- in a rank --------------------------------------------------------------------------- */
 
+void ranks_announce(struct ranks *r)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%d", r->rank);
+	setenv("PMIX_RANK", text, 1);
+	snprintf(text, sizeof text, "ranks-%d", getppid());
+	setenv("PMIX_NAMESPACE", text, 1);
+	node_announce(true);
+	ranks_barrier(r);
+}
+
 void ranks_barrier(struct ranks *r)
 {
 	struct ranks_shared *s = r->shared;

@@ -43,6 +43,8 @@ void ranks_channel(const struct ranks *r, int number, unsigned members, struct r
 /* Other options for this rank than for the job. */
 void ranks_options(char *const *options);
 
+/* node_announce() in all ranks, as of a job whose launcher tells each its number. */
+void ranks_announce(struct ranks *r);
 void ranks_barrier(struct ranks *r);
 /* Like those of MPI, over the ranks of a job; a rank that died is not waited for by anyone: the
  * caller ends (exit code 3) after some seconds. */

@@ -15,19 +15,6 @@
 
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
 
-/* As a launcher would tell each rank. */
-static void announce(struct ranks *r)
-{
-	char text[32];
-
-	snprintf(text, sizeof text, "%d", r->rank);
-	setenv("PMIX_RANK", text, 1);
-	snprintf(text, sizeof text, "directory-%d", getppid());
-	setenv("PMIX_NAMESPACE", text, 1);
-	node_announce(true);
-	ranks_barrier(r);
-}
-
 static struct node_header *find(int pid)
 {
 	struct node_header *h = NULL;
@@ -39,7 +26,7 @@ static struct node_header *find(int pid)
 
 static void every_rank_finds_every_other(struct ranks *r)
 {
-	announce(r);
+	ranks_announce(r);
 	CHECK(node_header_self());
 	CHECK_EQ(node_header_self()->job_rank, r->rank);
 	for (int q = 0; q < r->size; q++) {
@@ -93,7 +80,7 @@ static void other_numbers(struct ranks *r)
 	close_range(STDERR_FILENO + 1, ~0u, 0); /* inherited from whoever runs the tests */
 	for (int i = 0; r->rank && i < more; i++)
 		open_one(!i);
-	announce(r);
+	ranks_announce(r);
 	listed = 0;
 	CHECK(node_header_of(r->pids[!r->rank], true));
 	CHECK_EQ(listed, more > 3);
@@ -117,7 +104,7 @@ static void strangers(struct ranks *r)
 {
 	int pid;
 
-	announce(r);
+	ranks_announce(r);
 	pid = fork(); /* has no arena */
 	if (!pid) {
 		pause();
@@ -142,7 +129,7 @@ static void other_options(struct ranks *r)
 {
 	if (r->rank)
 		ranks_options(OPTIONS("SLUICE_SUMS=any"));
-	announce(r);
+	ranks_announce(r);
 	CHECK(!find(r->pids[!r->rank]));
 	ranks_barrier(r);
 }
@@ -158,7 +145,7 @@ static void processes_end(struct ranks *r)
 {
 	struct node_header *h;
 
-	announce(r);
+	ranks_announce(r);
 	h = r->rank ? NULL : find(r->pids[1]);
 	CHECK(r->rank || (h && find(r->pids[2])));
 	ranks_barrier(r);
@@ -196,7 +183,7 @@ static void one_knows_the_other(struct ranks *r)
 	struct node_group *g = NULL;
 	uint64_t start;
 
-	announce(r);
+	ranks_announce(r);
 	if (r->rank == 1)
 		CHECK(find(r->pids[0]));
 	ranks_barrier(r);
@@ -218,7 +205,7 @@ static void found_once(struct ranks *r)
 {
 	const int all[] = { 0, 1, 2 }, others[] = { 0, 3 };
 
-	announce(r);
+	ranks_announce(r);
 	ranks_barrier(r);
 	if (!r->rank) {
 		CHECK_EQ(node_first_absent(all, 3), -1);

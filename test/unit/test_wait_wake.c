@@ -15,18 +15,18 @@
 #define os_futex_wait(word, expected, limit)                                                     \
 	((void)(limit), il_futex_wait((void *)(word), (expected)), 0)
 #define os_futex_wake(word, n) il_futex_wake((void *)(word))
-static void model_arm(struct wait_thread *w, struct wait_word *word);
-static void model_disarm(struct wait_thread *w, struct wait_word *word);
-static bool model_sleep(struct wait_thread *w, struct wait_word *word, uint64_t ns);
-void model_hint(const struct wait_word *word);
-static bool model_wake(const struct wait_word *word);
+static void model_arm(struct wait_thread *w, struct node_wake_word *word);
+static void model_disarm(struct wait_thread *w, struct node_wake_word *word);
+static bool model_sleep(struct wait_thread *w, struct node_wake_word *word, uint64_t ns);
+void model_hint(struct node_wake_word *word);
+static bool model_wake(struct node_wake_word *word);
 #include "wait/wake.c"
 
 enum { PROCESSES = 2, ITEMS = 2 };
 static bool wakes_first, polls_never;
 
 struct world {
-	_Atomic uint32_t wakes[PROCESSES], sleepers[PROCESSES];
+	struct node_wake_word word[PROCESSES];
 	_Atomic uint32_t item[3]; /* items that a thread has delivered */
 };
 
@@ -35,26 +35,21 @@ struct place {
 	uint32_t sent, seen;
 };
 
-static struct wait_word word_of(struct world *w, int process)
-{
-	return (struct wait_word){ &w->wakes[process], &w->sleepers[process], NULL };
-}
-
 static void deliver(struct world *w, int from, int to, uint32_t value)
 {
-	struct wait_word word = word_of(w, to);
+	struct node_wake_word *word = &w->word[to];
 
 	if (wakes_first)
-		model_wake(&word);
+		model_wake(word);
 	atomic_store_explicit(&w->item[from], value, memory_order_release);
 	if (!wakes_first)
-		model_wake(&word);
+		model_wake(word);
 }
 
 /* One idle round of a thread that waits for the items of another. */
 static void poll(struct world *w, int process, int from, struct place *p)
 {
-	struct wait_word word = word_of(w, process);
+	struct node_wake_word *word = &w->word[process];
 	uint32_t now = polls_never && p->thread.is_armed ?
 			       p->seen :
 			       atomic_load_explicit(&w->item[from], memory_order_acquire);
@@ -62,11 +57,11 @@ static void poll(struct world *w, int process, int from, struct place *p)
 	if (now != p->seen) {
 		p->seen = now;
 		if (p->thread.is_armed)
-			model_disarm(&p->thread, &word);
+			model_disarm(&p->thread, word);
 	} else if (p->thread.is_armed) {
-		model_sleep(&p->thread, &word, 0);
+		model_sleep(&p->thread, word, 0);
 	} else {
-		model_arm(&p->thread, &word);
+		model_arm(&p->thread, word);
 	}
 }
 
@@ -102,7 +97,7 @@ static void nobody_sleeps(void *shared)
 	struct world *w = shared;
 
 	for (int i = 0; i < PROCESSES; i++)
-		if (w->sleepers[i])
+		if (w->word[i].sleepers)
 			il_fail("somebody counts as a sleeper");
 }
 
