@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -452,6 +453,23 @@ SYSTEM_TEST(bad_pointers_are_still_bad)
 	CHECK(write(999, o->p, 10) == -1 && errno == EBADF);
 	errno = 0;
 	CHECK(syscall(9999) == -1 && errno == ENOSYS);
+}
+
+/* Code that a program has generated, without a page before it: nothing there may be read. */
+SYSTEM_TEST(a_call_in_the_first_instruction_of_a_mapping_happens)
+{
+	static const unsigned char code[] = { 0x0f, 0x05, 0xc3 }; /* syscall; ret */
+	char *p = mmap(NULL, 2 * OS_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	long ret = SYS_getppid;
+
+	CHECK(p != MAP_FAILED);
+	memcpy(p + OS_PAGE, code, sizeof(code));
+	CHECK_EQ(mprotect(p + OS_PAGE, OS_PAGE, PROT_READ | PROT_EXEC), 0);
+	CHECK_EQ(munmap(p, OS_PAGE), 0);
+	arm_new(GUARD_NO_ACCESS);
+	__asm__ volatile("call *%1" : "+a"(ret) : "r"(p + OS_PAGE) : "rcx", "r11", "memory");
+	CHECK_EQ(ret, getppid());
 }
 
 /* ---- cost -------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include "os/os.h"
 #include "sud/machine.h"
 #include "sud/sud.h"
 
@@ -60,13 +61,22 @@ static bool peek(uint64_t at, void *out, size_t bytes)
 	       (long)bytes;
 }
 
+/* Copies the instructions before `ip`. The page before that of `ip` need not be there. */
+static bool code_before(uint64_t ip, unsigned char *out, size_t bytes)
+{
+	if (ip % OS_PAGE < bytes)
+		return peek(ip - bytes, out, bytes);
+	memcpy(out, (const void *)(ip - bytes), bytes);
+	return true;
+}
+
 /* If `back` is where a direct call returns to: what it calls, else 0. */
 static uint64_t callee_of(uint64_t back)
 {
 	unsigned char code[CALL_BYTES];
 	int32_t distance;
 
-	if (!peek(back - CALL_BYTES, code, sizeof(code)) || code[0] != 0xe8)
+	if (!peek(back - sizeof(code), code, sizeof(code)) || code[0] != 0xe8)
 		return 0;
 	memcpy(&distance, code + 1, sizeof(distance));
 	return back + (uint64_t)(int64_t)distance;
@@ -95,10 +105,11 @@ static bool number_of_cancellable(uint64_t ip, uint64_t sp, uint64_t *nr)
 /* `syscall` of __syscall_cancel_arch before `ip`. */
 static bool is_in_cancel_arch(uint64_t ip)
 {
-	static const unsigned char code[] = { 0x4c, 0x89, 0x5c, 0x24, 8, /* mov %r11, 8(%rsp) */
-					      0x0f, 0x05 };
+	static const unsigned char known[] = { 0x4c, 0x89, 0x5c, 0x24, 8, /* mov %r11, 8(%rsp) */
+					       0x0f, 0x05 };
+	unsigned char code[sizeof(known)];
 
-	return !memcmp((const void *)(ip - sizeof(code)), code, sizeof(code));
+	return code_before(ip, code, sizeof(code)) && !memcmp(code, known, sizeof(code));
 }
 
 /* The number of the system call before `ip`, whose instructions or callers tell it. */
@@ -107,9 +118,8 @@ static bool find_number(uint64_t ip, uint64_t sp, uint64_t *nr)
 	unsigned char code[7];
 	uint32_t number;
 
-	memcpy(code, (const void *)(ip - sizeof(code)), sizeof(code));
-	if (code[5] != 0x0f || code[6] != 0x05) /* syscall */
-		return false;
+	if (!code_before(ip, code, sizeof(code)) || code[5] != 0x0f || code[6] != 0x05)
+		return false; /* no syscall */
 	if (code[0] == 0xb8) { /* mov $number, %eax */
 		memcpy(&number, code + 1, sizeof(number));
 		*nr = number;
