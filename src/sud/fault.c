@@ -49,11 +49,7 @@ void sigsegv(int signo, siginfo_t *si, void *ucontext)
 	struct touch t = { .addr = (uintptr_t)si->si_addr, .write = is_write(ucontext) };
 
 	if (is_access(si) && sud_ops->openings(t.addr)) {
-		struct sud_fault f;
-
-		sud_fault_begin_sig(&f);
 		sud_with_stack_sig(touch_it, &t, ucontext);
-		sud_fault_end_sig(&f);
 		if (t.found) {
 			base_count(BASE_CTR_FAULTS, 1);
 			return;

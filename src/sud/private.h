@@ -144,8 +144,8 @@ struct sud_fault {
  */
 void sud_fault_begin_sig(struct sud_fault *f);
 void sud_fault_end_sig(const struct sud_fault *f);
-/* Calls fn(arg) with at least 64 KiB of stack: on this stack where that is certain, else on one of
- * a pool. Inside a sud_fault or sud_enter(). Debuggers can unwind through it. */
+/* Calls fn(arg) within a sud_fault and with at least 64 KiB of stack: on this stack where that is
+ * certain, else on one of a pool. Debuggers can unwind through it. */
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 /* ---- sections.c -------------------------------------------------------------------------- */

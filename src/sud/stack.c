@@ -14,6 +14,7 @@
 #define STACK_BYTES ((size_t)128 << 10)
 #define NEEDED_BYTES ((size_t)80 << 10)
 #define POOL 8u
+#define AUTODISARM (1u << 31) /* SS_AUTODISARM: the thread has no alternate stack in a handler */
 
 static _Alignas(4096) char pool[POOL][STACK_BYTES]; /* pages only where used */
 static _Atomic uint32_t in_use; /* a bit each */
@@ -48,25 +49,66 @@ static void stack_put(char *stack)
 		atomic_fetch_and_explicit(&in_use, ~(1u << i), memory_order_release);
 }
 
+struct call {
+	void (*fn)(void *arg);
+	void *arg;
+	const stack_t *alternate;
+	uint64_t mask;
+};
+
+static void set_mask(const uint64_t *mask, uint64_t *old)
+{
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, mask, old, sizeof(*mask));
+}
+
+/*
+ * On another stack the kernel does not see that the alternate one is in use, and would put the
+ * frame of another signal over that of our handler. So the thread has none meanwhile. Every signal
+ * is blocked before and after.
+ */
+static void call_without_alternate(void *arg)
+{
+	static const stack_t none = { .ss_flags = SS_DISABLE };
+	const uint64_t all = ALL_SIGNALS;
+	struct call *c = arg;
+
+	sud_syscall(SYS_sigaltstack, &none, NULL);
+	set_mask(&c->mask, NULL);
+	c->fn(c->arg);
+	set_mask(&all, &c->mask);
+	sud_syscall(SYS_sigaltstack, c->alternate, NULL);
+}
+
+static void call_from_alternate(struct call *c, char *stack_top)
+{
+	const uint64_t all = ALL_SIGNALS;
+
+	set_mask(&all, &c->mask);
+	machine_call_on(call_without_alternate, c, stack_top);
+	set_mask(&c->mask, NULL);
+}
+
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 {
 	const ucontext_t *uc = ucontext;
-	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-	uintptr_t alternate = (uintptr_t)uc->uc_stack.ss_sp;
-	char *stack = NULL;
-	bool enough;
+	const stack_t *alternate = &uc->uc_stack;
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)alternate->ss_sp;
+	bool is_alternate = !(alternate->ss_flags & SS_DISABLE) && here >= low &&
+			    here < low + alternate->ss_size;
+	bool is_enough = is_alternate ? here - low >= NEEDED_BYTES
+				      : thread_has_stack(here, NEEDED_BYTES);
+	struct sud_fault f;
+	char *stack;
 
-	if (!(uc->uc_stack.ss_flags & SS_DISABLE) && here >= alternate &&
-	    here < alternate + uc->uc_stack.ss_size)
-		enough = here - alternate >= NEEDED_BYTES;
-	else
-		enough = thread_has_stack(here, NEEDED_BYTES);
-	if (!enough)
-		stack = stack_get();
-	if (!stack) { /* enough, or no memory for more */
+	sud_fault_begin_sig(&f);
+	stack = is_enough ? NULL : stack_get();
+	if (!stack) /* enough, or no memory for more */
 		fn(arg);
-		return;
-	}
-	machine_call_on(fn, arg, stack + STACK_BYTES);
-	stack_put(stack);
+	else if (is_alternate && !((uint32_t)alternate->ss_flags & AUTODISARM))
+		call_from_alternate(&(struct call){ fn, arg, alternate, 0 }, stack + STACK_BYTES);
+	else
+		machine_call_on(fn, arg, stack + STACK_BYTES);
+	if (stack)
+		stack_put(stack);
+	sud_fault_end_sig(&f);
 }

@@ -267,17 +267,14 @@ static bool must_happen_in_place(const struct machine_call *c)
  */
 static void open_for_call(const struct access *a, const struct machine_call *c, ucontext_t *uc)
 {
-	struct sud_fault f;
 	bool again = true;
 
-	sud_fault_begin_sig(&f);
 	if (a)
 		sud_ops->touch(a->addr, a->bytes, a->write);
 	else
 		sud_ops->complete_all();
 	if (!a)
 		again = must_happen_in_place(c) || sud_wait_interrupted();
-	sud_fault_end_sig(&f);
 	if (again)
 		machine_restart(uc);
 	else
@@ -306,11 +303,7 @@ static void open_and_restart(const struct access *a, const struct machine_call *
 
 static void tidy_on_stack(void *arg)
 {
-	struct sud_fault f;
-
-	sud_fault_begin_sig(&f);
 	sud_ops->tidy();
-	sud_fault_end_sig(&f);
 }
 
 static const struct calls_entry *entry_of(const struct machine_call *c)

@@ -302,6 +302,51 @@ SYSTEM_TEST_AFTER(the_guard_needs_little_of_an_alternate_stack, set_small_stack)
 	fault_and_recover(wild);
 }
 
+static struct owner late_owner;
+static pthread_t toucher;
+static volatile int counted;
+
+static void count(int signo, siginfo_t *si, void *ucontext) { counted++; }
+
+/* A signal for the thread that waits in its touch. */
+static void *signal_it(void *arg)
+{
+	while (!atomic_load(&late_owner.waiting))
+		usleep(100);
+	pthread_kill(toucher, SIGUSR1);
+	usleep(2000);
+	atomic_store(&late_owner.closed, false);
+	return arg;
+}
+
+static void touch_and_get_signal(int flags)
+{
+	pthread_t other;
+
+	set(SIGUSR1, count, flags);
+	toucher = pthread_self();
+	owner_open(&late_owner, 8, 0);
+	atomic_store(&late_owner.closed, true);
+	CHECK_EQ(pthread_create(&other, NULL, signal_it, NULL), 0);
+	owner_arm(&late_owner, 0, 8, GUARD_NO_ACCESS);
+	CHECK_EQ(load(late_owner.p + 5), owner_byte(5));
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	CHECK_EQ(counted, 1);
+	CHECK_OWNER(&late_owner, 0, 8);
+}
+
+/* The touch has left the alternate stack for a larger one, and the kernel must not put the frame of
+ * the other signal where the handler of the touch began. */
+SYSTEM_TEST_AFTER(a_signal_during_a_touch_spares_the_alternate_stack, set_small_stack)
+{
+	stack_t now;
+
+	touch_and_get_signal(SA_ONSTACK);
+	CHECK_EQ(sigaltstack(NULL, &now), 0);
+	CHECK(now.ss_sp == small && now.ss_size == sizeof(small) && !now.ss_flags);
+	guard_works();
+}
+
 static volatile uintptr_t highest, lowest;
 
 static void use_stack(void *arg)
