@@ -4,6 +4,7 @@
  * whether signals or threads serve the faults (doc/adr/0025-signals-or-threads.md).
  */
 #include <errno.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,11 +70,65 @@ static const struct sud_ops callbacks = { .overlaps = guard_overlaps_sig,
 				       .tidy = guard_tidy_sig,
 				       .openings = guard_openings_sig };
 
-/* For the kinds that are served by signals. */
+/* Does this part of a loaded object have a note of this owner? */
+static bool has_note(const char *at, const char *end, const char *owner, size_t owner_bytes)
+{
+	ElfW(Nhdr) note;
+
+	for (; (size_t)(end - at) >= sizeof note;
+	     at += base_round_up(note.n_namesz, 4) + base_round_up(note.n_descsz, 4)) {
+		memcpy(&note, at, sizeof note);
+		at += sizeof note;
+		if (base_round_up(note.n_namesz, 4) + base_round_up(note.n_descsz, 4) >
+		    (size_t)(end - at))
+			return false;
+		if (note.n_namesz == owner_bytes && !memcmp(at, owner, owner_bytes))
+			return true;
+	}
+	return false;
+}
+
+static bool is_loaded(const struct dl_phdr_info *info, const ElfW(Phdr) *part)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *load = &info->dlpi_phdr[i];
+
+		if (load->p_type == PT_LOAD && part->p_vaddr >= load->p_vaddr &&
+		    part->p_vaddr + part->p_memsz <= load->p_vaddr + load->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+static int is_of_go(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	static const char owner[4] = "Go";
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		const char *at = (const char *)info->dlpi_addr + ph->p_vaddr;
+
+		if (ph->p_type == PT_NOTE && is_loaded(info, ph) &&
+		    has_note(at, at + ph->p_memsz, owner, sizeof owner))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * For the kinds that are served by signals. Go's runtime changes the masks of its threads by system
+ * calls of its own, so nobody sees that SIGSEGV is no longer blocked for the program, or that it
+ * has blocked SIGSYS before a call that is dispatched.
+ */
 static int open_signals(char *reason, size_t cap)
 {
-	int ret = sud_probe(reason, cap);
+	int ret;
 
+	if (os_objects_visit(is_of_go, NULL) > 0) {
+		snprintf(reason, cap, "Go's runtime blocks signals behind libc");
+		return -ENOTSUP;
+	}
+	ret = sud_probe(reason, cap);
 	if (ret)
 		return ret;
 	ret = sud_init(&callbacks);

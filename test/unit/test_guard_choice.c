@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which kind of guard is chosen, with the reason; and the state after arming has failed. */
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "guard_case.h"
 
@@ -75,6 +77,34 @@ UNIT_TEST(without_moving_page_tables_memory_is_protected)
 	need_dispatch();
 	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_mremap:all", "mprotect",
 	      "mremap: page tables");
+}
+
+static void check_with_go(void *arg)
+{
+	char path[512] = "";
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 16);
+
+	CHECK(n > 0);
+	strcpy(strrchr(path, '/'), "/libgo.so");
+	CHECK(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+	check_chosen(arg);
+}
+
+/* Its runtime blocks and unblocks signals where nobody sees it. */
+UNIT_TEST(with_a_runtime_of_go_no_signals_are_used)
+{
+	struct chosen c = { "auto", "SLUICE_TEST=fault=guard_uffd:all", "none", "Go's runtime" };
+
+	need_dispatch();
+	CHECK_EQ(unit_fork(check_with_go, &c), 0);
+}
+
+UNIT_TEST(with_a_runtime_of_go_there_may_be_userfaultfd)
+{
+	struct chosen c = { "auto", NULL, "uffd", "mremap: Go's runtime" };
+
+	need_uffd();
+	CHECK_EQ(unit_fork(check_with_go, &c), 0);
 }
 
 UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
