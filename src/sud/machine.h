@@ -23,6 +23,12 @@ bool machine_get_call(const siginfo_t *si, const ucontext_t *uc, struct machine_
 void machine_pass(ucontext_t *uc, const struct machine_call *call);
 /* After the handler's return the program's instruction runs again, and is dispatched again. */
 void machine_restart(ucontext_t *uc);
+/* The handler of SIGSYS: marks, at an address below the second one, whether it is to enable the
+ * thread, and continues in sigsys(). */
+void machine_sigsys(int signo, siginfo_t *si, void *ucontext);
+extern const char machine_sigsys_end[];
+/* Returns: the interrupted instruction. */
+uintptr_t machine_ip(const ucontext_t *uc);
 /* After the handler's return the call appears to have returned `result`. */
 void machine_set_result(ucontext_t *uc, long result);
 /* Is this a cancellation point of glibc 2.41 or newer, which cancels threads only there? */

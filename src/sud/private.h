@@ -66,9 +66,14 @@ struct thread {
 
 /* State of this thread, used by it and by handlers that interrupt it. */
 struct sud_local {
+	/* first: machine_sigsys. Inside the handler of the signal that enables the thread. */
+	volatile uint32_t is_enabling;
+	/* a handler of the program has run on top of that one */
+	volatile uint32_t is_preceded;
 	struct thread *thread;
 	uint64_t mask;          /* in force again when a section with blocked signals ends */
 	uint64_t virtual_mask;
+	uint64_t enabled_mask; /* at the signal that enabled the thread, if it blocked ours; 0 */
 	volatile uint32_t enters; /* depth of sud_enter() */
 	int cancel_state;       /* restored by sud_exit() */
 	uint32_t waiting_depth; /* of sud_allow_push(), between wait_begin and wait_end */
@@ -101,7 +106,7 @@ struct thread *thread_self(void);
 /* The kernel reads this thread's own word from now on; the thread is dispatched already. */
 void thread_own_selector(struct thread *t);
 /* Handles the signal by which sud_enable_threads() reaches a thread. Returns: false when it was
- * another. Context: SIGSYS's handler. */
+ * another; else every signal is blocked until the handler returns. Context: SIGSYS's handler. */
 bool thread_enable_sig(const siginfo_t *si, void *ucontext);
 /* Sends a signal to a thread, if its calls are dispatched. */
 void thread_kill(pthread_t handle, int signo);

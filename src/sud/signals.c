@@ -121,6 +121,13 @@ static struct other {
 	int flags;               /* the program's RELAY_FLAGS */
 } others[KERNEL_SIGNALS + 1];
 
+/* Where two signals are pending, the kernel delivers SIGSYS first: the handler of the other one
+ * runs on top of a frame in which the one of SIGSYS has not begun. */
+static bool is_in_sigsys(uintptr_t ip)
+{
+	return ip >= (uintptr_t)machine_sigsys && ip < (uintptr_t)machine_sigsys_end;
+}
+
 static void relay(int signo, siginfo_t *si, void *ucontext)
 {
 	struct action dfl = { .handler = (void *)SIG_DFL };
@@ -129,6 +136,8 @@ static void relay(int signo, siginfo_t *si, void *ucontext)
 
 	if (section_defer_sig(si, ucontext))
 		return;
+	if (sud_local.is_enabling || is_in_sigsys(machine_ip(ucontext)))
+		sud_local.is_preceded = true;
 	if (o->flags & (int)SA_RESETHAND)
 		raw_action(signo, &dfl, NULL);
 	depth = section_suspend();
@@ -327,10 +336,21 @@ static void add_pending(int i, const siginfo_t *si)
 	local.has_pending[i] = true;
 }
 
+/*
+ * Does the program block this signal? A thread that was enabled inside a handler of the program had
+ * the handler's mask, and has another one since that handler returned.
+ */
+static bool blocks(int signo, uint64_t mask)
+{
+	if (sud_local.enabled_mask & ~mask & ~NEVER_BLOCKED)
+		sud_local.virtual_mask = sud_local.enabled_mask = 0;
+	return sud_local.virtual_mask & BIT(signo);
+}
+
 void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
 {
 	int i = index_of(signo);
-	bool is_blocked = *sud_virtual_mask() & BIT(signo), forced = si->si_code > 0;
+	bool is_blocked = blocks(signo, *mask_of(ucontext)), forced = si->si_code > 0;
 	uint64_t old = lock();
 	struct action a = virtual_signals[i].program;
 
@@ -466,6 +486,7 @@ void sud_mask_changed(int how, uint64_t set)
 	if (set == before || sud_is_vforked())
 		return;
 	*virtual = set;
+	sud_local.enabled_mask = 0;
 	for (int i = 0; i < 2; i++) {
 		int signo = i ? SIGSYS : SIGSEGV;
 
@@ -499,6 +520,7 @@ void sud_jumped(bool restores_mask)
 		if (restores_mask)
 			*sud_virtual_mask() = local.outer_mask;
 	}
+	sud_local.is_enabling = sud_local.is_preceded = false;
 	section_reset();
 }
 

@@ -356,10 +356,14 @@ static void handle_call(const siginfo_t *si, ucontext_t *uc)
 
 void sigsys(int signo, siginfo_t *si, void *ucontext)
 {
-	if (si->si_code == SYS_USER_DISPATCH)
+	if (si->si_code == SYS_USER_DISPATCH) {
+		if (!sud_local.is_enabling)
+			sud_local.is_preceded = false;
 		handle_call(si, ucontext);
-	else if (!thread_enable_sig(si, ucontext))
+	} else if (!thread_enable_sig(si, ucontext)) {
+		sud_local.is_enabling = sud_local.is_preceded = false;
 		sud_chain_sig(signo, si, ucontext);
+	}
 }
 
 int sud_probe(char *reason, size_t cap)

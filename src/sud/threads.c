@@ -442,25 +442,31 @@ void thread_kill(pthread_t handle, int signo)
 bool thread_enable_sig(const siginfo_t *si, void *ucontext)
 {
 	ucontext_t *uc = ucontext;
-	uint64_t *mask = (uint64_t *)&uc->uc_sigmask, old;
+	uint64_t *mask = (uint64_t *)&uc->uc_sigmask;
 	struct thread *t = sud_local.thread;
+	bool is_alone;
 	/* beyond RLIMIT_SIGPENDING a signal comes without its value, as if from process 0 */
 	bool is_bare = si->si_code == SI_USER && !si->si_pid && t && t->state == THREAD_SIGNALLED;
 
 	if (!is_bare && (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie))
 		return false;
-	if (!t)
-		return true;
-	if (sud_local.in_lock) {
-		sud_local.enable_after_lock = true;
+	if (!t || sud_local.in_lock) {
+		sud_local.enable_after_lock = t != NULL;
+		sud_local.is_enabling = sud_local.is_preceded = false;
 		return true;
 	}
-	old = lock();
+	lock();
 	sud_local.virtual_mask |= *mask & NEVER_BLOCKED;
+	sud_local.enabled_mask = *mask & NEVER_BLOCKED ? *mask : 0;
 	*mask &= ~NEVER_BLOCKED;
 	dispatch_self(t);
-	unlock(old & ~NEVER_BLOCKED);
-	machine_undo_interruption(uc);
+	/* A handler on top of this one may be what a call waits for that both signals have ended:
+	 * it fails with EINTR then. None comes from here on. */
+	is_alone = !sud_local.is_preceded;
+	sud_local.is_enabling = sud_local.is_preceded = false;
+	unlock(ALL_SIGNALS & ~NEVER_BLOCKED);
+	if (is_alone)
+		machine_undo_interruption(uc);
 	return true;
 }
 
@@ -487,7 +493,7 @@ int sud_init(const struct sud_ops *ops)
 	sud_ops = ops;
 	ret = sud_signal_install(SIGSEGV, sigsegv);
 	if (!ret)
-		ret = sud_signal_install(SIGSYS, sigsys);
+		ret = sud_signal_install(SIGSYS, machine_sigsys);
 	if (ret)
 		return ret;
 	old = lock();

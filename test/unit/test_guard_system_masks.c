@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The program's view of its masks, while SIGSEGV and SIGSYS are never blocked for real. */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -387,6 +389,107 @@ SYSTEM_TEST(a_context_set_in_the_handler_unblocks_as_it_should)
 	CHECK_EQ(handled, 3);
 	check_touch();
 }
+
+/* ---- a thread that is enabled inside a handler ------------------------------------------- */
+
+static pthread_t waiter;
+static sem_t arrived;
+static atomic_int woken, may_go, caught;
+
+static void wake(int signo, siginfo_t *si, void *ucontext) { atomic_fetch_add(&woken, 1); }
+
+static void wait_until_woken(int signo, siginfo_t *si, void *ucontext)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGUSR2);
+	sem_post(&arrived);
+	while (!atomic_load(&woken))
+		sigsuspend(&all);
+}
+
+static void leave_fault(int signo, siginfo_t *si, void *ucontext)
+{
+	atomic_fetch_add(&caught, 1);
+	siglongjmp(back, 1);
+}
+
+/* A collector of garbage stops threads so. SIGSYS is unblocked in the call that waits. */
+static void *wait_in_handler(void *arg)
+{
+	raise(SIGUSR1);
+	while (!atomic_load(&may_go))
+		usleep(100);
+	if (!sigsetjmp(back, 1))
+		store((char *)0x1230, 1);
+	return arg;
+}
+
+static void begin_waiting(void)
+{
+	set(SIGUSR1, wait_until_woken, true);
+	set(SIGUSR2, wake, false);
+	set(SIGSEGV, leave_fault, false);
+	sem_init(&arrived, 0, 0);
+	CHECK_EQ(pthread_create(&waiter, NULL, wait_in_handler, NULL), 0);
+	sem_wait(&arrived);
+}
+
+SYSTEM_TEST_AFTER(the_mask_of_a_handler_ends_with_it, begin_waiting)
+{
+	for (int i = 0; i < 1000 && !guard_is_ready(); i++)
+		usleep(1000);
+	CHECK(guard_is_ready()); /* the thread has answered, inside its handler */
+	pthread_kill(waiter, SIGUSR2);
+	atomic_store(&may_go, 1);
+	pthread_join(waiter, NULL);
+	CHECK_EQ(caught, 1);
+}
+
+static atomic_int results;
+
+/* Both signals are pending when it begins to wait: their handlers run one on top of the other. */
+static void *wait_with_both(void *arg)
+{
+	uint64_t all = ~(uint64_t)0;
+	sigset_t none;
+
+	sigemptyset(&none);
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, NULL, 8L);
+	sem_post(&arrived);
+	while (!atomic_load(&may_go))
+		sud_syscall(SYS_sched_yield);
+	if (sigsuspend(&none) == -1 && errno == EINTR)
+		atomic_fetch_add(&results, atomic_load(&woken));
+	return arg;
+}
+
+static void begin_blocked(void)
+{
+	set(SIGUSR2, wake, false);
+	sem_init(&arrived, 0, 0);
+	CHECK_EQ(pthread_create(&waiter, NULL, wait_with_both, NULL), 0);
+	sem_wait(&arrived);
+}
+
+static void two_signals(void *arg)
+{
+	begin_blocked();
+	CHECK_EQ(guard_case_init("mremap", NULL), 0);
+	CHECK(!guard_is_ready()); /* the signal that enables the thread is pending */
+	pthread_kill(waiter, SIGUSR2);
+	atomic_store(&may_go, 1);
+	for (int i = 0; i < 2000 && !atomic_load(&results); i++)
+		usleep(1000);
+	CHECK_EQ(results, 1);
+	pthread_join(waiter, NULL);
+	CHECK(guard_is_ready());
+}
+
+UNIT_TEST(a_wait_that_two_signals_end_ends) { CHECK_EQ(unit_fork(two_signals, NULL), 0); }
+
+/* ---- jumps ------------------------------------------------------------------------------- */
 
 static void body_without_mask(void)
 {

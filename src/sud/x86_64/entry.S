@@ -62,6 +62,24 @@ sud_restorer:
 
 sud_range_end:
 
+/*
+ * The handler of SIGSYS. Unless the signal is a dispatched call (si_code 2), sud_local.is_enabling
+ * is set before any other instruction that relay() could not tell by its address.
+ */
+	.globl machine_sigsys, machine_sigsys_end
+	.hidden machine_sigsys, machine_sigsys_end
+	.type machine_sigsys, @function
+machine_sigsys:
+	.cfi_startproc
+	cmpl $2, 8(%rsi)
+	je 1f
+	movq sud_local@gottpoff(%rip), %rax
+	movl $1, %fs:(%rax)
+1:	jmp sigsys
+	.cfi_endproc
+machine_sigsys_end:
+	.size machine_sigsys, . - machine_sigsys
+
 /* void machine_call_on(void (*fn)(void *), void *arg, void *stack_top) */
 	.globl machine_call_on
 	.hidden machine_call_on

@@ -50,6 +50,8 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call)
 
 void machine_restart(ucontext_t *uc) { uc->uc_mcontext.gregs[REG_RIP] -= SYSCALL_BYTES; }
 
+uintptr_t machine_ip(const ucontext_t *uc) { return (uintptr_t)uc->uc_mcontext.gregs[REG_RIP]; }
+
 void machine_set_result(ucontext_t *uc, long result) { uc->uc_mcontext.gregs[REG_RAX] = result; }
 
 /* Returns: whether `out` has `bytes` bytes from `at`; memory that is not there is no fault. */
@@ -132,7 +134,7 @@ static bool find_number(uint64_t ip, uint64_t sp, uint64_t *nr)
 
 bool machine_is_cancellation_point(const ucontext_t *uc)
 {
-	return is_in_cancel_arch((uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
+	return is_in_cancel_arch(machine_ip(uc));
 }
 
 void machine_undo_pass(ucontext_t *uc)
