@@ -70,20 +70,27 @@ static void note_missed(struct region *r)
 }
 
 /*
- * Frees the pages of a region that is private now. A peer may be reading them by system call: a
+ * Frees pages of a region that are private now. A peer may be reading them by system call: a
  * hole in a part of a huge page that somebody holds zeroes that part in place, while after a hole
  * of whole huge pages the holder still has its pages. The other parts are freed with the extent.
  */
-static void punch_returned(const struct region *r)
+static void punch_returned(uint64_t start, uint64_t end)
 {
-	uint64_t start = r->offset, end = r->offset + (r->end - r->start);
-
 	if (region_table.is_read) {
 		start = base_round_up(start, OS_HUGE);
 		end = base_round_down(end, OS_HUGE);
 	}
 	if (start < end)
 		arena_punch_locked(start, end - start);
+}
+
+/* May pages of r be freed while others are still copied? */
+static pages_freed *freed_of(struct region *r, const struct mapping_walk *w)
+{
+	if (w->missed || r->retired)
+		return NULL;
+	r->is_emptied |= r->end - r->start > PAGES_PIECE_BYTES;
+	return punch_returned;
 }
 
 int ends_make_private(struct region *r)
@@ -99,9 +106,11 @@ int ends_make_private(struct region *r)
 
 		if (!p.shared)
 			continue;
-		ret = pages_make_private(p.start, p.end - p.start, p.offset, p.prot, &copied);
+		ret = pages_make_private(p.start, p.end - p.start, p.offset, p.prot,
+					 freed_of(r, &w), &copied);
 		if (ret) /* second choice: correct unless another thread writes meanwhile */
-			ret = pages_copy_back(p.start, p.end - p.start, p.offset, p.prot);
+			ret = pages_copy_back(p.start, p.end - p.start, p.offset, p.prot,
+					      freed_of(r, &w));
 		if (ret)
 			goto still_shared;
 		if (!copied)
@@ -110,7 +119,7 @@ int ends_make_private(struct region *r)
 	if (w.missed)
 		note_missed(r);
 	if (!r->retired)
-		punch_returned(r);
+		punch_returned(r->offset, r->offset + (r->end - r->start));
 	r->state = REGION_RETURNED;
 	reuse_note_lifetime(base_round_up(r->first, OS_PAGE), r->end - r->start, pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
@@ -130,7 +139,8 @@ __attribute__((cold)) static int make_anonymous(struct region *r, uintptr_t star
 
 	while (mapping_next(&w, &p)) {
 		uint64_t bytes = p.end - p.start;
-		int ret = p.shared ? pages_copy_back(p.start, bytes, p.offset, p.prot) :
+		int ret = p.shared ? pages_copy_back(p.start, bytes, p.offset, p.prot,
+						     freed_of(r, &w)) :
 				     pages_copy_anew(p.start, bytes, p.prot);
 
 		if (ret) {

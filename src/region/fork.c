@@ -51,7 +51,8 @@ static bool collect(const struct os_vma *v, void *arg)
 
 	if (!arena_is_known(v) || is_in_use(v))
 		return true;
-	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset, prot, &copied))
+	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset, prot, NULL,
+					    &copied))
 		base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
 	if (region_table.head->n < TABLE_MAX)
 		table_insert(&r);

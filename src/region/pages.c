@@ -72,7 +72,8 @@ static int collapse(uintptr_t first, uintptr_t last, bool *huge)
 
 /*
  * Populates [start, start+bytes), with huge pages where a whole one fits. Populating, not storing:
- * a full memory cgroup is an error here, not a fault later. from: the program's memory that is
+ * a machine without memory is an error here, not a fault later. (In a full cgroup the kernel kills
+ * a process in both cases.) from: the program's memory that is
  * replaced, or 0. Its huge pages are not replaced by small ones (-EOPNOTSUPP): reads at random
  * would take 1.2 to 1.9 times as long. So before Linux 6.1, and where no huge page is free, or
  * collapsing was slow.
@@ -129,6 +130,14 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, 
 	return map_fixed(start, bytes, MAP_SHARED | MAP_POPULATE, fd, offset);
 }
 
+/* Returns: the bytes of the next piece, which ends where a unit of the arena ends. */
+static uint64_t piece_of(uint64_t offset, uint64_t bytes)
+{
+	uint64_t end = base_round_down(offset + PAGES_PIECE_BYTES, REGION_UNIT);
+
+	return base_min_u64(end - offset, bytes);
+}
+
 /* Has every page copied on write without changing it. The addition of zero is atomic, so no store
  * of another thread is lost. */
 static void touch_all(char *p, uint64_t bytes)
@@ -137,7 +146,21 @@ static void touch_all(char *p, uint64_t bytes)
 		__atomic_fetch_add(p + off, 0, __ATOMIC_RELAXED);
 }
 
-int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot, bool *out_copied)
+/* Returns: whether every page has been copied. */
+static bool copy_on_write(uintptr_t start, uint64_t bytes)
+{
+	if (base_fault("private_copy"))
+		return false;
+	if (!region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE))
+		return true;
+	if (errno != EINVAL)
+		return false;
+	touch_all((char *)start, bytes);
+	return true;
+}
+
+int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot,
+		       pages_freed *freed, bool *out_copied)
 {
 	int fd = arena_fd_locked(), ret;
 
@@ -147,13 +170,11 @@ int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int pro
 	if (ret)
 		return ret;
 	*out_copied = true;
-	if (base_fault("private_copy")) {
-		*out_copied = false;
-	} else if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE)) {
-		if (errno == EINVAL)
-			touch_all((char *)start, bytes);
-		else
-			*out_copied = false;
+	for (uint64_t at = 0, n; at < bytes && *out_copied; at += n) {
+		n = piece_of(offset + at, bytes - at);
+		*out_copied = copy_on_write(start + at, n);
+		if (*out_copied && freed && at + n < bytes)
+			freed(offset + at, offset + at + n);
 	}
 	protect(start, bytes, prot);
 	return 0;
@@ -170,23 +191,31 @@ int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot)
 }
 
 /* Pages are populated before they are filled, and get no advice: a mapping with other flags than
- * its neighbours would not merge with them. */
-static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int prot)
+ * its neighbours would not merge with them. offset: of `from`, where that is in the arena. */
+static int fresh_copy(uintptr_t start, uint64_t bytes, const char *from, uint64_t offset, int prot,
+		      pages_freed *freed)
 {
 	int ret = pages_make_fresh(start, bytes, RW);
-	bool huge = false;
+	enum base_copy_kernel kernel = os_copy_pick(bytes, bytes);
 
-	if (ret)
-		return ret;
-	populate(start, bytes, 0, &huge);
-	os_copy((void *)start, from, bytes, os_copy_pick(bytes, bytes));
-	protect(start, bytes, prot);
-	return 0;
+	for (uint64_t at = 0, n; !ret && at < bytes; at += n) {
+		bool huge = false;
+
+		n = piece_of(offset + at, bytes - at);
+		populate(start + at, n, 0, &huge);
+		os_copy((void *)(start + at), from + at, n, kernel);
+		if (freed && at + n < bytes)
+			freed(offset + at, offset + at + n);
+	}
+	if (!ret)
+		protect(start, bytes, prot);
+	return ret;
 }
 
-int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot)
+int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot,
+		    pages_freed *freed)
 {
-	return fresh_copy(start, bytes, (char *)region_arena_base() + offset, prot);
+	return fresh_copy(start, bytes, (char *)region_arena_base() + offset, offset, prot, freed);
 }
 
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot)
@@ -200,7 +229,7 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot)
 	if (!(prot & PROT_READ))
 		syscall(SYS_mprotect, start, bytes, PROT_READ);
 	os_copy(copy, (void *)start, bytes, os_copy_pick(bytes, bytes));
-	ret = fresh_copy(start, bytes, copy, prot);
+	ret = fresh_copy(start, bytes, copy, 0, prot, NULL);
 	if (ret && !(prot & PROT_READ))
 		syscall(SYS_mprotect, start, bytes, prot);
 	region_os.munmap(copy, bytes);

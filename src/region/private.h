@@ -83,13 +83,21 @@ bool rules_locks_future_memory(void); /* mlockall(MCL_FUTURE) */
 /* ---- pages.c: mappings and copies, no bookkeeping. 0, or -errno and nothing has changed ---- */
 /* *huge: in: its whole units are huge pages already; out: they are now. */
 int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, bool *huge);
+/*
+ * For a copy of all pages of a long region a job may have no memory. So pages are copied by pieces,
+ * and freed(start, end) may free those of a piece, by their offsets in the arena, before the next
+ * one is copied. It is not called for the last piece. NULL: none are freed.
+ */
+#define PAGES_PIECE_BYTES ((uint64_t)16 << 20)
+typedef void pages_freed(uint64_t start, uint64_t end);
 /* A private mapping of the same pages. *out_copied: every page has been copied on write. */
 int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot,
-		       bool *out_copied);
+		       pages_freed *freed, bool *out_copied);
 int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot);
 /* Anonymous memory with the same contents, in place of a shared (back) or private (anew) mapping.
  * */
-int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot);
+int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot,
+		    pages_freed *freed);
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 
 /* ---- reuse.c: which buffers are worth adopting ------------------------------------------- */
@@ -132,6 +140,7 @@ struct region {
 	bool suspect; /* an operation failed: check its mapping at each use */
 	bool has_gpu_pin; /* registered.c holds a pin */
 	bool is_split; /* another entry may have the same extent */
+	bool is_emptied; /* pages of its extent were freed while it ended */
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */

@@ -122,7 +122,8 @@ void table_remove(uint32_t at)
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (is_extent_free(r))
-		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
+		arena_extent_put_locked(&r->extent,
+					r->state == REGION_ACTIVE && !r->is_emptied);
 	pins_close_locked(r->id);
 	region_table.head->n--;
 	memmove(r, r + 1, (region_table.head->n - at) * sizeof *r);
