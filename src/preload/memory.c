@@ -23,6 +23,8 @@
 #include "region/blocks.h"
 #include "region/region.h"
 
+#define LARGE_BLOCK_BYTES ((size_t)16 << 20)
+
 /* glibc's own, until the next definition is resolved */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
@@ -217,11 +219,28 @@ __attribute__((constructor)) static void hook_sanitizer(void)
 		__sanitizer_install_malloc_and_free_hooks(at_sanitized_malloc, at_sanitized_free);
 }
 
+static uintptr_t page_end(const void *p, size_t bytes)
+{
+	return base_round_up((uintptr_t)p + bytes, OS_PAGE);
+}
+
 static size_t block_with_region(void *p)
 {
 	size_t bytes = p && region_may_be_in_block((uintptr_t)p) ? block_bytes(p) : 0;
 
 	return bytes && region_overlaps((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
+}
+
+/* Without a region the C library moves the pages of a large block: a job may have no memory for two
+ * copies of it. Returns: false when the block has to be copied. */
+static bool make_private(const void *p, size_t bytes)
+{
+	uintptr_t start = base_round_down((uintptr_t)p, OS_PAGE), end = page_end(p, bytes);
+
+	if (bytes < LARGE_BLOCK_BYTES)
+		return false;
+	region_return_exclusive(start, end);
+	return !region_overlaps(start, end);
 }
 
 /* The C library would move or resize the block by calls inside itself. */
@@ -242,8 +261,9 @@ EXPORT void *realloc(void *p, size_t bytes)
 {
 	size_t old_bytes = block_with_region(p);
 
-	if (old_bytes && bytes)
+	if (old_bytes && bytes && !make_private(p, old_bytes))
 		return move_block(p, old_bytes, bytes);
+	old_bytes = bytes ? 0 : old_bytes;
 	if (old_bytes && blocks_are_known) {
 		free(p);
 		return NULL; /* like the C library's realloc(p, 0) */
@@ -271,11 +291,6 @@ EXPORT void *reallocarray(void *p, size_t n, size_t bytes)
 }
 
 /* ---- mappings ---------------------------------------------------------------------------- */
-
-static uintptr_t page_end(const void *p, size_t bytes)
-{
-	return base_round_up((uintptr_t)p + bytes, OS_PAGE);
-}
 
 static bool touches(const void *p, size_t bytes)
 {
