@@ -193,7 +193,8 @@ struct base_option base_option_table[] = {
 	INT("region_max", region_max, "1024", 0, 16384, "regions",
 	    "Most buffers adopted at a time; 0 adopts none", TUNED),
 	BYTES("region_pool", region_pool_bytes, "64M", 0, 4 * TIB,
-	      "Populated memory kept for the next adoption", TUNED),
+	      "Populated memory kept for the next adoption; at most 1/64 of a rank's memory, or "
+	      "1/128 of its part of a cgroup's limit", TUNED),
 	BOOL("region_huge", region_huge, "on", "Whether adopted memory is collapsed to huge pages",
 	     TUNED),
 	BOOL("region_whole", region_whole, "on",

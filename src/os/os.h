@@ -225,6 +225,17 @@ int os_read_memory(const void *at, void *out, size_t bytes);
  * kernels). Context: async-signal-safe; a raw system call that no hook sees. */
 void os_populate(void *addr, uint64_t bytes);
 
+/* Finds the cgroup of a controller ("": version 2) in /proc/self/cgroup. Returns: name or NULL. */
+const char *os_cgroup_of(const char *text, const char *controller, size_t *out_len);
+/* Returns: the least value(folder) of this process's cgroup and of those above it, in version 1 and
+ * version 2. A value that a folder does not have is UINT64_MAX. */
+uint64_t os_cgroup_least(const char *controller, uint64_t (*value)(const char *folder));
+/* Returns: the limit of memory in the folder of a cgroup, of version 2 or 1; UINT64_MAX: none. */
+uint64_t os_memory_limit_in(const char *folder);
+/* Returns: memory for each rank of this node, by the machine and by half of what the limits of
+ * cgroups allow. Reads files in the first call. */
+uint64_t os_memory_share_bytes(void);
+
 /* dl_iterate_phdr(), for calls that a signal handler may interrupt in which a memory hook runs.
  * Returns: what it returns; -EBUSY inside such a handler. */
 struct dl_phdr_info;

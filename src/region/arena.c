@@ -13,6 +13,7 @@
 #include "region/private.h"
 
 enum { PAST_MAX = 8, BITMAPS = 3, OWN_MAPPINGS_MAX = 16 };
+enum { POOL_SHARE = 64 }; /* the pool takes at most such a part of os_memory_share_bytes() */
 
 struct region_os region_os;
 
@@ -23,7 +24,7 @@ static struct {
 	uint64_t *used;      /* bitmap: unit is part of an extent */
 	uint64_t *populated; /* bitmap: unit may have pages */
 	uint64_t *huge;      /* bitmap: unit was made one huge page */
-	uint64_t used_units, pooled_units;
+	uint64_t used_units, pooled_units, pool_most;
 	uint64_t next;       /* no free unit below it */
 	struct os_file file;
 	char error[160];
@@ -142,6 +143,8 @@ static int arena_open(void)
 	if (err)
 		goto close_fd;
 	arena.units = bytes / REGION_UNIT;
+	arena.pool_most = base_min_u64(base_opt.region_pool_bytes,
+				       os_memory_share_bytes() / POOL_SHARE) / REGION_UNIT;
 	words = (arena.units + 63) / 64;
 	arena.used = map_anonymous(BITMAPS * words * 8);
 	err = ENOMEM;
@@ -337,8 +340,8 @@ void region_pages_are_held(void)
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages)
 {
 	uint64_t first = e->offset / REGION_UNIT, n = e->bytes / REGION_UNIT;
-	uint64_t room = atomic_load_explicit(&pages_are_held, memory_order_relaxed) ?
-				0 : base_opt.region_pool_bytes / REGION_UNIT;
+	uint64_t room = atomic_load_explicit(&pages_are_held, memory_order_relaxed)
+				? 0 : arena.pool_most;
 
 	for (uint64_t i = first; i < first + n; i++) {
 		bit_clear(arena.used, i);

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rt/private.h"
 #include "trace/reasons.h"
@@ -13,7 +12,7 @@
 #define POOL_EXTENTS 16
 #define POOL_SHORT_BYTES ((uint64_t)16 << 20)
 #define POOL_LONG_BYTES ((uint64_t)256 << 20) /* most bytes of longer extents, all together */
-#define POOL_LONG_SHARE 16 /* and of them of all ranks: a part of the memory of the machine */
+#define POOL_LONG_SHARE 16 /* and: a part of os_memory_share_bytes() */
 
 static struct {
 	pthread_mutex_t lock;
@@ -50,15 +49,10 @@ static bool pool_get(uint64_t bytes, struct region_extent *out)
 	return found;
 }
 
-/* A call that packs more than the arena's own pool holds would get new pages each time. Assumes a
- * rank for each CPU. */
+/* A call that packs more than the arena's own pool holds would get new pages each time. */
 static uint64_t long_most(void)
 {
-	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES),
-		 cpus = (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
-
-	return base_min_u64(pages / base_max_u64(cpus, 1) * OS_PAGE / POOL_LONG_SHARE,
-			    POOL_LONG_BYTES);
+	return base_min_u64(os_memory_share_bytes() / POOL_LONG_SHARE, POOL_LONG_BYTES);
 }
 
 /* Removes the extent, a long one if only_long, that was unused for longest. */

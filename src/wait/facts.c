@@ -33,77 +33,25 @@ int wait_quota_cpus(const char *cpu_max)
 	return (int)((quota + period - 1) / period);
 }
 
-/* Returns: the quota in the folder of a cgroup, of version 2 or 1; -1: none. */
-static int folder_quota(const char *folder)
+/* Returns: the quota in the folder of a cgroup, of version 2 or 1; UINT64_MAX: none. */
+static uint64_t folder_quota(const char *folder)
 {
 	char path[4096 + 64], text[64];
 	size_t n;
+	int cpus = -1;
 
 	snprintf(path, sizeof path, "%s/cpu.max", folder);
 	if (os_procfile_read(path, text, sizeof text) > 0)
-		return wait_quota_cpus(text);
+		return (uint64_t)wait_quota_cpus(text);
 	snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
 	if (os_procfile_read(path, text, sizeof text / 2) <= 0 || *text == '-') /* -1: none */
-		return -1;
+		return UINT64_MAX;
 	n = strcspn(text, "\n");
 	text[n++] = ' ';
 	snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
-	return os_procfile_read(path, text + n, sizeof text - n) > 0 ? wait_quota_cpus(text) : -1;
-}
-
-const char *wait_cgroup_of(const char *text, const char *controller, size_t *out_len)
-{
-	size_t len = strlen(controller);
-
-	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
-		const char *list = line + strcspn(line, ":\n"), *end;
-
-		if (*list++ != ':')
-			continue;
-		end = list + strcspn(list, ":\n");
-		for (const char *at = list; *end == ':' && at <= end; at += strcspn(at, ",:") + 1)
-			if (strcspn(at, ",:") == len && !strncmp(at, controller, len)) {
-				*out_len = strcspn(end + 1, "\n");
-				return end + 1;
-			}
-	}
-	return NULL;
-}
-
-/* Returns: the smallest quota of a cgroup and of those above it; -1: none. */
-static int least_quota(const char *text, const char *controller, const char *root)
-{
-	char folder[4096 + 32];
-	size_t len;
-	const char *group = wait_cgroup_of(text, controller, &len);
-	int least = -1;
-
-	for (; group; len--) {
-		int cpus;
-
-		snprintf(folder, sizeof folder, "%s%.*s", root, (int)len, group);
-		cpus = folder_quota(folder);
-		if (cpus > 0 && (least < 0 || cpus < least))
-			least = cpus;
-		while (len && group[len - 1] != '/')
-			len--;
-		if (!len)
-			break;
-	}
-	return least;
-}
-
-/* Version 1 has a hierarchy for its controller "cpu", whose mount has that name or links to it. */
-__attribute__((cold)) static int quota_cpus(void)
-{
-	char text[4096];
-	int v1, v2;
-
-	if (os_procfile_read("/proc/self/cgroup", text, sizeof text) <= 0)
-		return -1;
-	v1 = least_quota(text, "cpu", "/sys/fs/cgroup/cpu");
-	v2 = least_quota(text, "", "/sys/fs/cgroup");
-	return v1 < 0 || (v2 > 0 && v2 < v1) ? v2 : v1;
+	if (os_procfile_read(path, text + n, sizeof text - n) > 0)
+		cpus = wait_quota_cpus(text);
+	return (uint64_t)cpus;
 }
 
 /* Adds the masks of the other children of the process that started this one, which are the other
@@ -128,7 +76,7 @@ static void add_siblings(struct os_cpumask *cpus)
 void wait_facts_read(struct wait_facts *out)
 {
 	struct os_cpumask cpus;
-	int quota;
+	uint64_t quota;
 
 	out->option = base_opt.wait;
 	out->switches = endpoint_self;
@@ -137,7 +85,7 @@ void wait_facts_read(struct wait_facts *out)
 	if (os_cpumask_count(&cpus) < out->local_ranks)
 		add_siblings(&cpus);
 	out->cpus = os_cpumask_count(&cpus);
-	quota = quota_cpus();
-	if (quota > 0 && quota < out->cpus)
-		out->cpus = quota;
+	quota = os_cgroup_least("cpu", folder_quota);
+	if (out->cpus > 0 && quota < (uint64_t)out->cpus)
+		out->cpus = (int)quota;
 }

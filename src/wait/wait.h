@@ -40,8 +40,6 @@ struct wait_facts {
 };
 /* Returns: the mode that follows from the facts. */
 enum wait_mode wait_decide(const struct wait_facts *facts);
-/* Finds the cgroup of a controller ("": version 2) in /proc/self/cgroup. Returns: name or NULL. */
-const char *wait_cgroup_of(const char *text, const char *controller, size_t *out_len);
 /* Reads the facts from the options, the launcher's environment, the CPU masks of this process and
  * of its siblings, and the quota of its cgroups. */
 __attribute__((cold)) void wait_facts_read(struct wait_facts *out);

@@ -5,8 +5,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "region/private.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 enum { LONG = 80 << 20, SLACK = 2 << 20 };
 
@@ -76,6 +76,25 @@ REGION_TEST(a_region_that_moves_needs_no_second_copy)
 	CHECK_FILLED(p, LONG, 1);
 	/* one mapping, as before */
 	CHECK(mremap(p, LONG + 64 * MIB, LONG + 128 * MIB, MREMAP_MAYMOVE) != MAP_FAILED);
+}
+
+REGION_TEST(the_pool_is_a_small_part_of_the_memory_of_a_rank)
+{
+	uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * PAGE;
+	struct region_stats s;
+	char ranks[24], *p;
+
+	/* 512 MiB for a rank */
+	snprintf(ranks, sizeof ranks, "%" PRIu64, (all + 512 * MIB - 1) / (512 * MIB));
+	CHECK_EQ(setenv("MPI_LOCALNRANKS", ranks, 1), 0);
+	region_begin(NULL, NULL);
+	p = pages_get(LONG);
+	fill(p, LONG, 1);
+	ADOPT(p, LONG);
+	munmap(p, LONG);
+	region_get_stats(&s);
+	CHECK(s.pool_bytes <= 8 * MIB);
+	CHECK(arena_file_bytes() <= 8 * MIB + SLACK);
 }
 
 static uint64_t address_space(void)

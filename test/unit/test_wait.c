@@ -38,30 +38,6 @@ UNIT_TEST(a_quota_counts_as_cpus)
 	CHECK_EQ(wait_quota_cpus("0 0\n"), -1);
 }
 
-static bool cgroup_is(const char *text, const char *controller, const char *wanted)
-{
-	size_t len = 0;
-	const char *found = wait_cgroup_of(text, controller, &len);
-
-	return wanted ? found && len == strlen(wanted) && !strncmp(found, wanted, len) : !found;
-}
-
-UNIT_TEST(cgroups_are_found_by_their_controller)
-{
-	static const char v1[] = "12:cpuset:/set\n11:cpu,cpuacct:/docker/ab\n1:name=x:/init\n",
-			  hybrid[] = "4:cpuacct,cpu:/a:b/c\n0::/user.slice\n", v2[] = "0::/\n";
-
-	CHECK(cgroup_is(v1, "cpu", "/docker/ab"));
-	CHECK(cgroup_is(v1, "cpuacct", "/docker/ab"));
-	CHECK(cgroup_is(v1, "", NULL));
-	CHECK(cgroup_is(hybrid, "cpu", "/a:b/c"));
-	CHECK(cgroup_is(hybrid, "", "/user.slice"));
-	CHECK(cgroup_is(v2, "", "/"));
-	CHECK(cgroup_is(v2, "cpu", NULL));
-	CHECK(cgroup_is("12:cpuset", "cpuset", NULL));
-	CHECK(cgroup_is("", "", NULL));
-}
-
 UNIT_TEST(facts_are_those_of_this_process)
 {
 	struct wait_facts facts;
