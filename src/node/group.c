@@ -465,6 +465,15 @@ struct node_rates node_probe_rates(const struct node_group *g)
 	return rates;
 }
 
+uint64_t node_arena_bytes(const struct node_group *g)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int r = 0; r < g->size; r++)
+		least = base_min_u64(least, g->places[r].arena_bytes);
+	return least;
+}
+
 void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes)
 {
 	const struct node_place *p = &g->places[rank];

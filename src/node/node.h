@@ -243,6 +243,8 @@ int node_poisoned(const struct node_group *g);
 /* ---- a process that is no rank (worker/) ------------------------------------------------- */
 
 /* Messages of fixed width: a process with its arena; the place of a group's control segment. */
+/* Returns: the length of the shortest arena; the same on all ranks. */
+uint64_t node_arena_bytes(const struct node_group *g);
 struct node_member { int32_t pid, unused; uint64_t start, arena_id, arena_bytes; };
 struct node_outline { uint64_t control_off, area_bytes; uint32_t size, id; };
 int node_self(struct node_member *out); /* 0, or -errno: no arena */

@@ -54,14 +54,21 @@ static inline enum region_intent policy_intent_packed(int64_t region_kind)
 
 #define POLICY_PIECE_MAX ((uint64_t)256 << 20)
 #define POLICY_PIECE_MIN ((uint64_t)1 << 20)
+#define POLICY_PIECE_LEAST ((uint64_t)64 << 10) /* in a small arena */
 /* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch
- * memory. parts: ranks whose data one rank holds (1, or all of them in a gather). */
-static inline uint64_t policy_piece_bytes(uint64_t bytes, int parts)
+ * memory. parts: ranks whose data one rank holds (1, or all of them in a gather). most:
+ * policy_piece_most(). */
+static inline uint64_t policy_piece_bytes(uint64_t bytes, int parts, uint64_t most)
 {
 	uint64_t max = base_max_u64(POLICY_PIECE_MAX / (uint64_t)parts, POLICY_PIECE_MIN);
 
+	max = base_min_u64(max, base_max_u64(most / (uint64_t)parts, POLICY_PIECE_LEAST));
 	return base_min_u64(bytes, max);
 }
+
+/* Returns: the most bytes of one rank that may have to be copied into an arena of this length. Of a
+ * small arena adopted buffers, and the copies of other operations in flight, take the rest. */
+static inline uint64_t policy_piece_most(uint64_t arena_bytes) { return arena_bytes / 16; }
 
 /* Bytes of one rank that one run of a reduction combines while ranks do not reuse their buffers:
  * packed operands and results stay in the second-level cache, and take little new memory. */

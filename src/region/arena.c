@@ -15,6 +15,11 @@
 enum { PAST_MAX = 8, BITMAPS = 3, OWN_MAPPINGS_MAX = 16 };
 enum { POOL_SHARE = 64 }; /* the pool takes at most such a part of os_memory_share_bytes() */
 
+/* Adopted buffers leave such a part of the arena, and at most so much, to copies of other buffers,
+ * without which a collective would fail. */
+enum { RESERVE_SHARE = 4 };
+#define RESERVE_BYTES ((uint64_t)1 << 30)
+
 struct region_os region_os;
 
 static struct {
@@ -61,7 +66,7 @@ static int fail(int err, const char *what)
 	return -err;
 }
 
-static uint32_t expected_arenas = 32;
+static uint32_t expected_arenas; /* 0: not said */
 
 void region_expect_arenas(uint32_t count) { expected_arenas = count ? count : 1; }
 
@@ -78,16 +83,19 @@ static uint64_t share_of_address_space(void)
 }
 
 /* The arena fits the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ, and
- * RLIMIT_AS counts the mappings of all peers' arenas too, which get half of it. */
+ * RLIMIT_AS counts the mappings of all peers' arenas too. They get an eighth of it, as the program
+ * may need nearly all. */
 static uint64_t limit_bytes(void)
 {
 	uint64_t bytes = base_opt.region_arena_bytes;
+	int ranks = base_job_local_size();
+	uint64_t arenas = expected_arenas ? expected_arenas : ranks > 0 ? (uint64_t)ranks : 8;
 	struct rlimit r;
 
 	if (!getrlimit(RLIMIT_FSIZE, &r) && r.rlim_cur != RLIM_INFINITY)
 		bytes = base_min_u64(bytes, r.rlim_cur);
 	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
-		bytes = base_min_u64(bytes, r.rlim_cur / 2 / expected_arenas);
+		bytes = base_min_u64(bytes, r.rlim_cur / 8 / arenas);
 	if (base_opt.endpoints)
 		bytes = base_min_u64(bytes, share_of_address_space());
 	return base_round_down(bytes, REGION_UNIT);
@@ -302,6 +310,13 @@ static uint64_t find_run(uint64_t n)
 			return i + 1 - n;
 	}
 	return UINT64_MAX;
+}
+
+bool arena_has_room_locked(uint64_t bytes)
+{
+	uint64_t reserve = base_min_u64(arena.units / RESERVE_SHARE, RESERVE_BYTES / REGION_UNIT);
+
+	return arena.used_units + (bytes + REGION_UNIT - 1) / REGION_UNIT + reserve <= arena.units;
 }
 
 int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out)

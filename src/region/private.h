@@ -48,6 +48,7 @@ bool region_lock_notices_fork(void);
 /* ---- arena.c, all under the lock --------------------------------------------------------- */
 
 int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out);
+bool arena_has_room_locked(uint64_t bytes); /* for an adopted buffer */
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages);
 void arena_punch_locked(uint64_t offset, uint64_t bytes);
 /* Are all whole units of the range huge pages already? Collapsing them again interrupts every CPU.

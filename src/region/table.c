@@ -425,8 +425,8 @@ static struct region *adopt_locked(const struct buffer *b, uint64_t bytes)
 		base_log(BASE_LOG_DEBUG, "region", "not adopted: %s", why);
 		goto refused;
 	}
-	ret = arena_extent_get_locked(start % REGION_UNIT + (end - start), false, &r.extent);
-	if (ret)
+	if (!arena_has_room_locked(start % REGION_UNIT + (end - start)) ||
+	    arena_extent_get_locked(start % REGION_UNIT + (end - start), false, &r.extent))
 		goto refused;
 	extend(&r, start, bytes);
 	r.offset = r.extent.offset + start % REGION_UNIT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rt/buffer.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -102,6 +103,10 @@ static int open_copy(struct buffer *b, uint64_t bytes)
 	if (!pool_get(bytes, &b->copy)) {
 		int ret = region_extent_get(bytes, false, &b->copy);
 
+		if (ret == -ENOSPC) { /* of a small arena the pool may hold all that is free */
+			buffer_pool_fini();
+			ret = region_extent_get(bytes, false, &b->copy);
+		}
 		if (ret) {
 			b->copy.bytes = 0;
 			return ret;

@@ -85,6 +85,7 @@ struct rt_comm {
 	struct exec_comm *exec;
 	struct mailbox *mailbox; /* small requests */
 	struct lanes *lanes; /* NULL: collectives match in the order of their starts */
+	uint64_t piece_most; /* bytes of one rank that a run may have to copy; equal on all ranks */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
 	bool admits_requests;

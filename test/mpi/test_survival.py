@@ -252,6 +252,16 @@ def test_address_space_limit(get_mpi, with_sluice, restrict):
     passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT, before=before))
 
 
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_calls_longer_than_the_arena(name, get_mpi, with_sluice):
+    """As under ulimit -v, which makes small arenas."""
+    mpi = get_mpi(name)
+    passed(mpi.launch(2, mpi.build('scarce.c'), sluice=with_sluice,
+                      env={**ADOPT, 'SLUICE_REGION_ARENA': '64M', 'SLUICE_DECIDE': 'table',
+                           'SLUICE_COLL': 'all:on'}),
+           ['large_packed_broadcast', 'large_packed_ibcast', 'copies_after_many_buffers'])
+
+
 def test_processes_that_may_not_be_traced(get_mpi, with_sluice):
     """PR_SET_DUMPABLE 0 in the program: /proc/PID and process_vm_readv are closed to peers."""
     mpi = get_mpi('mpich')

@@ -44,16 +44,27 @@ UNIT_TEST(policy_adopts_at_once_only_where_told_to)
 
 UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 {
-	const uint64_t mib = 1 << 20;
+	const uint64_t mib = 1 << 20, most = policy_piece_most((uint64_t)1 << 45);
 
-	CHECK_EQ(policy_piece_bytes(1, 1), 1);
-	CHECK_EQ(policy_piece_bytes(100 * mib, 1), 100 * mib);
-	CHECK_EQ(policy_piece_bytes(5000 * mib, 1), 256 * mib);
-	CHECK_EQ(policy_piece_bytes(5000 * mib, 4), 64 * mib);
-	CHECK_EQ(policy_piece_bytes(UINT64_MAX, 1000000),
+	CHECK_EQ(policy_piece_bytes(1, 1, most), 1);
+	CHECK_EQ(policy_piece_bytes(100 * mib, 1, most), 100 * mib);
+	CHECK_EQ(policy_piece_bytes(5000 * mib, 1, most), 256 * mib);
+	CHECK_EQ(policy_piece_bytes(5000 * mib, 4, most), 64 * mib);
+	CHECK_EQ(policy_piece_bytes(UINT64_MAX, 1000000, most),
 		 mib); /* never so small that it costs more */
 	for (int parts = 1; parts < 5000; parts = parts * 2 + 1)
-		CHECK_EQ(policy_piece_bytes(7, parts), 7);
+		CHECK_EQ(policy_piece_bytes(7, parts, most), 7);
+}
+
+UNIT_TEST(policy_cuts_messages_as_a_small_arena_demands)
+{
+	const uint64_t mib = 1 << 20, most = policy_piece_most(64 * mib);
+
+	CHECK_EQ(policy_piece_bytes(mib, 1, most), mib);
+	CHECK_EQ(policy_piece_bytes(100 * mib, 1, most), 4 * mib);
+	CHECK_EQ(policy_piece_bytes(100 * mib, 8, most), mib / 2);
+	CHECK_EQ(policy_piece_bytes(100 * mib, 1000, most), 64 << 10);
+	CHECK_EQ(policy_piece_bytes(5000 * mib, 1, policy_piece_most(64 * 1024 * mib)), 256 * mib);
 }
 
 UNIT_TEST(policy_returns_early_where_it_can_win)

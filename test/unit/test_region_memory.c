@@ -97,6 +97,17 @@ REGION_TEST(the_pool_is_a_small_part_of_the_memory_of_a_rank)
 	CHECK(arena_file_bytes() <= 8 * MIB + SLACK);
 }
 
+REGION_TEST(arenas_of_many_ranks_take_little_of_a_limited_address_space)
+{
+	struct rlimit r = { 16 * 1024 * MIB, 16 * 1024 * MIB };
+
+	CHECK_EQ(setenv("MPI_LOCALNRANKS", "16", 1), 0);
+	CHECK_EQ(setrlimit(RLIMIT_AS, &r), 0);
+	region_begin("SLUICE_REGION_ARENA=64G", NULL);
+	CHECK(16 * region_arena_bytes() <= 2 * 1024 * MIB);
+	ADOPT(pages_get(MIB), MIB);
+}
+
 static uint64_t address_space(void)
 {
 	unsigned long pages = 0;

@@ -19,7 +19,7 @@ static int own_part(const struct coll_call *call, int rank)
 }
 
 /* Bytes of one rank that one run moves. The fault point cuts small messages. */
-static uint64_t piece_bytes(const struct coll_call *call, int ranks)
+static uint64_t piece_bytes(const struct rt_comm *c, const struct coll_call *call)
 {
 	bool is_uniform = !coll_is_local(call->kind) && call->kind != COLL_ALLGATHERV;
 
@@ -27,7 +27,8 @@ static uint64_t piece_bytes(const struct coll_call *call, int ranks)
 		return UINT64_MAX;
 	return base_fault("piece")
 		       ? base_min_u64(call->bytes, 5 * OS_PAGE + 123)
-		       : policy_piece_bytes(call->bytes, call->kind == COLL_BCAST ? 1 : ranks);
+		       : policy_piece_bytes(call->bytes, call->kind == COLL_BCAST ? 1 : c->size,
+					    c->piece_most);
 }
 
 static int run_piece(struct rt_comm *c, const struct coll_call *call, struct buffers *b,
@@ -95,7 +96,7 @@ static int open_buffers(struct rt_comm *c, const struct coll_call *call, struct 
 static int move_collective(struct rt_comm *c, const struct coll_call *call)
 {
 	struct buffers b = { .send.side = &call->send, .recv.side = &call->recv };
-	uint64_t piece = piece_bytes(call, c->size);
+	uint64_t piece = piece_bytes(c, call);
 	int rank = c->rank, ret = -EREMOTEIO;
 	struct detach d;
 

@@ -8,7 +8,7 @@
 static uint64_t piece_bytes(const struct rt_comm *c, const struct coll_call *call, uint64_t bytes)
 {
 	uint64_t most = c->packs_in_pieces ? POLICY_PIECE_PACKED : UINT64_MAX;
-	uint64_t piece = base_min_u64(most, policy_piece_bytes(bytes, 1));
+	uint64_t piece = base_min_u64(most, policy_piece_bytes(bytes, 1, c->piece_most));
 
 	if (base_fault("piece"))
 		piece = base_min_u64(bytes, 5 * OS_PAGE + 123);

@@ -141,6 +141,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->switches = least == IS_SWITCHED;
 	c->has_gpu = least == HAS_GPU;
 	c->prefer_vm = prefers_vm(g);
+	c->piece_most = policy_piece_most(node_arena_bytes(g));
 	c->is_crowded = node_is_oversubscribed(g);
 	c->admits_requests = policy_admits_requests(&rt_options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;

@@ -483,6 +483,8 @@ bool rt_request_admit(struct rt_comm *c, const struct rt_question *q, const stru
 
 	c->request_reuse_now = NULL;
 	c->requests_trial.now = NULL;
+	if (q->bytes > c->piece_most) /* a request is not cut */
+		return false;
 	if (is_measured(q->kind, q->bytes) && !q->is_fixed)
 		return trial_admits(c, q, call);
 	return policy_admit(&rt_gates[COLL_NONBLOCKING][q->kind], q->bytes) == ADMIT_ALWAYS ||
@@ -496,7 +498,7 @@ bool rt_persistent_suits(const struct rt_comm *c, enum coll kind, uint64_t bytes
 	const struct policy_trial *t =
 		&c->request_classes[kind][policy_size_class(bytes)].trial;
 
-	if (!c->admits_requests)
+	if (!c->admits_requests || bytes > c->piece_most)
 		return false;
 	return is_measured(kind, bytes) && backoff_interval(&t->next)
 		       ? t->is_for_sluice
