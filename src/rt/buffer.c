@@ -12,6 +12,7 @@
 
 #define POOL_EXTENTS 16
 #define POOL_SHORT_BYTES ((uint64_t)16 << 20)
+#define POOL_SHORT_SHARE 64 /* of os_memory_share_bytes(), for all short extents */
 #define POOL_LONG_BYTES ((uint64_t)256 << 20) /* most bytes of longer extents, all together */
 #define POOL_LONG_SHARE 16 /* and: a part of os_memory_share_bytes() */
 
@@ -22,7 +23,12 @@ static struct {
 	uint64_t long_bytes;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static bool is_long(const struct region_extent *e) { return e->bytes > POOL_SHORT_BYTES; }
+static bool is_long(const struct region_extent *e)
+{
+	uint64_t most = os_memory_share_bytes() / POOL_SHORT_SHARE / POOL_EXTENTS;
+
+	return e->bytes > base_min_u64(most, POOL_SHORT_BYTES);
+}
 
 static struct region_extent pool_remove_locked(int i)
 {
