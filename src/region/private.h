@@ -89,7 +89,7 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, 
  * and freed(start, end) may free those of a piece, by their offsets in the arena, before the next
  * one is copied. It is not called for the last piece. NULL: none are freed.
  */
-#define PAGES_PIECE_BYTES ((uint64_t)16 << 20)
+#define PAGES_PIECE_BYTES ((uint64_t)4 << 20)
 typedef void pages_freed(uint64_t start, uint64_t end);
 /* A private mapping of the same pages. *out_copied: every page has been copied on write. */
 int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot,
