@@ -18,6 +18,7 @@ enum {
 			    serves costs 15 to 20 us more than one that a signal serves */
 	RANGES_MIN = 32, /* for an average */
 	ANSWERS = 10,    /* waits for the answers of other threads */
+	TRACER_NS = 1000000000,
 	NEVER_NS = 1000000000 /* threads that do not answer for so long are out of reach */
 };
 
@@ -325,11 +326,31 @@ static bool switch_to_uffd(const char *why)
 	return done;
 }
 
+/*
+ * Does a debugger trace this process? It would stop the program at each signal of the guard, read
+ * an error from closed memory, and stop the threads that serve faults; ltrace crashes programs that
+ * get a signal at a breakpoint. A debugger may come and go: looked up once a TRACER_NS.
+ */
+static bool has_tracer(void)
+{
+	static _Atomic uint64_t next_ns;
+	static _Atomic bool is_traced;
+	uint64_t now = os_now_ns();
+
+	if (base_opt.guard_kind != BASE_GUARD_AUTO)
+		return false;
+	if (now >= atomic_load_explicit(&next_ns, memory_order_relaxed)) {
+		atomic_store_explicit(&next_ns, now + TRACER_NS, memory_order_relaxed);
+		atomic_store_explicit(&is_traced, os_is_traced(), memory_order_relaxed);
+	}
+	return atomic_load_explicit(&is_traced, memory_order_relaxed);
+}
+
 bool guard_is_ready(void)
 {
 	const struct guard_kind *k = kind_now();
 
-	if (!k)
+	if (!k || has_tracer())
 		return false;
 	if (k->by_signal) {
 		bool never, is, many;

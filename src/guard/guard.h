@@ -110,8 +110,9 @@ void guard_shadows(uintptr_t *out_start, uintptr_t *out_end);
 /*
  * May ranges be armed now? To be asked last before guard_arm(): from here on this thread's system
  * calls are dispatched, 0.08 us each, until its last range is released or guard_cancel_ready().
- * Returns: false when a thread is not protected or the program's handler could not be chained; the
- * caller then completes its operation before it returns. Usually one system call.
+ * Returns: false when a thread is not protected, the program's handler could not be chained, or a
+ * debugger traces the process; the caller then completes its operation before it returns. Usually
+ * one system call.
  */
 bool guard_is_ready(void);
 /* This thread has asked guard_is_ready() and arms nothing. */

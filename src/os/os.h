@@ -138,6 +138,9 @@ uint64_t os_node_id(void);
 /* Reads a small kernel file. Returns: the length (the text is zero-terminated and cut at cap - 1),
  * or -errno. */
 int os_procfile_read(const char *path, char *buf, size_t cap);
+/* Does another process trace this one by ptrace (gdb, strace, ltrace)? Context:
+ * async-signal-safe. */
+__attribute__((cold)) bool os_is_traced(void);
 /* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
  * a zombie, or /proc is of another pid namespace. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,4 +24,16 @@ int os_procfile_read(const char *path, char *buf, size_t cap)
 	syscall(SYS_close, fd);
 	buf[used] = 0;
 	return n ? (int)n : (int)used;
+}
+
+bool os_is_traced(void)
+{
+	static const char word[] = "TracerPid:\t";
+	char text[512];
+	const char *tracer;
+
+	if (os_procfile_read("/proc/self/status", text, sizeof text) <= 0)
+		return false;
+	tracer = strstr(text, word);
+	return tracer && tracer[sizeof word - 1] != '0';
 }

@@ -185,25 +185,15 @@ __attribute__((cold)) static bool keeps_fd(int fd)
 
 /* ---- ranks behind wrapper scripts --------------------------------------------------- */
 
-/* A debugger waits for the program that it has asked for, in this process. */
-__attribute__((cold)) static bool is_traced(void)
-{
-	char text[512] = "";
-	const char *tracer;
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
-
-	syscall(SYS_read, fd, text, sizeof text - 1);
-	syscall(SYS_close, fd);
-	tracer = strstr(text, "TracerPid:\t");
-	return tracer && tracer[sizeof "TracerPid:\t" - 1] != '0';
-}
-
-/* Between vfork() and exec, where the C library's access() is ours as well. */
+/*
+ * Between vfork() and exec, where the C library's access() is ours as well. A debugger waits for
+ * the program that it has asked for, in this process.
+ */
 __attribute__((cold)) static bool is_rank(const char *path)
 {
 	int saved = errno;
 	bool is = !syscall(SYS_faccessat, AT_FDCWD, path, X_OK) &&
-		  preload_target_of(path) == PRELOAD_TARGET_MPI && !is_traced();
+		  preload_target_of(path) == PRELOAD_TARGET_MPI && !os_is_traced();
 
 	errno = saved;
 	return is;

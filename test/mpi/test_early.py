@@ -6,6 +6,7 @@ Run alone: ./dev check mpi -k write_to_a_pipe; all of it: ./dev check mpi --comp
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -408,6 +409,28 @@ def test_python(name, guard, get_mpi, with_sluice, tmp_path):
     assert 'Fatal Python error: Segmentation fault' in result.out, result.explain()
     assert 'string_at' in result.out, result.explain()
     assert re.search(r'ended \S+: signal 11', result.out), result.explain()
+
+
+# ---- debuggers ---------------------------------------------------------------------------------------------
+
+DEBUGGERS = {'gdb': ['gdb', '-nx', '-batch', '-iex', 'set debuginfod enabled off', '-ex', 'run', '-ex',
+                     'backtrace', '--args'],
+             'strace': ['strace', '-f', '-e', 'trace=none'], 'ltrace': ['ltrace', '-e', 'MPI_Bcast@MAIN']}
+
+
+@pytest.mark.parametrize('tool', DEBUGGERS)
+def test_a_debugger_sees_no_signal_of_sluice(tool, get_mpi, with_sluice, tmp_path):
+    if not shutil.which(tool):
+        pytest.skip(f'no {tool}')
+    mpi = get_mpi('mpich')
+    env = {**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats')}
+    result = mpi.launch(2, mpi.build('early_plus.cc'), sluice=with_sluice, env=env, before=DEBUGGERS[tool])
+    if 'ptrace' in result.out and 'not permitted' in result.out:
+        pytest.skip('ptrace is not permitted')
+    assert 'ok early_plus' in result.out, result.explain()
+    assert not re.search(r'SIGSYS|SIGSEGV|Segmentation', result.out), result.explain()
+    if with_sluice:
+        assert counters(env['SLUICE_STATS'], result)['early'] == 0
 
 
 # ---- the end of a program ----------------------------------------------------------------------------------

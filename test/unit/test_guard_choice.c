@@ -2,6 +2,7 @@
 /* Which kind of guard is chosen, with the reason; and the state after arming has failed. */
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,6 +53,28 @@ UNIT_TEST(page_tables_are_moved_where_signals_work)
 	need_dispatch();
 	check("auto", NULL, "mremap", "");
 	check("auto", "SLUICE_TEST=fault=guard_uffd:all", "mremap", "");
+}
+
+struct traced { const char *kind; bool is_ready; };
+
+/* The parent is the debugger. Nothing stops this process: it gets no signal. */
+static void check_traced(void *arg)
+{
+	const struct traced *t = arg;
+
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		return; /* a debugger is here already */
+	CHECK_EQ(guard_case_init(t->kind, NULL), 0);
+	CHECK_EQ(guard_is_ready(), t->is_ready);
+}
+
+UNIT_TEST(memory_of_a_program_in_a_debugger_is_not_closed)
+{
+	struct traced by_default = { "auto", false }, by_wish = { "mprotect", true };
+
+	need_dispatch();
+	CHECK_EQ(unit_fork(check_traced, &by_default), 0);
+	CHECK_EQ(unit_fork(check_traced, &by_wish), 0);
 }
 
 static void try_uffd(void *arg)
