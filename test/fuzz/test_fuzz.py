@@ -22,7 +22,7 @@ SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
 SECONDS_BY_DEFAULT = 4
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
-TEXT = ['src/goal/words.c', *sorted(str(p.relative_to(ROOT)) for folder in ('goal/text', 'base')
+TEXT = ['src/goal/words.c', *sorted(str(p.relative_to(ROOT)) for folder in ('goal/grow', 'goal/text', 'base')
                                     for p in (ROOT / 'src' / folder).glob('*.c'))]
 # name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
 # longest input
@@ -31,7 +31,8 @@ TARGETS = {
     'goal_program': (GOAL + TEXT, ['--program'], 5000),
     'text': (['src/goal/build.c', 'src/goal/verify.c', *TEXT], None, 3000),
     'loggopsim': (['src/goal/build.c', 'src/goal/verify.c', 'src/goal/file/loggopsim.c'], None, 1000),
-    'goal_build': (GOAL + ['src/goal/api/build.c', 'src/goal/api/schedule.c'], None, 400),
+    'goal_build': (GOAL + ['src/goal/grow/grow.c', 'src/goal/api/build.c', 'src/goal/api/schedule.c'], None,
+                   400),
 }
 
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "goal/api/api.h"
+#include "goal/grow/grow.h"
 
 struct sluice_goal {
 	struct goal_build build;
@@ -61,25 +62,11 @@ static int fail(struct sluice_goal *g, int error)
 
 /* Makes room for `more` elements in an array of *cap elements that holds count. Returns: 0,
  * -ENOSPC, -ENOMEM. */
-static int grow(void **array, size_t element, uint32_t count, uint32_t more, uint32_t *cap)
+static int grow(void *array, size_t element, uint32_t count, uint32_t more, uint32_t *cap)
 {
-	uint64_t needed = (uint64_t)count + more, next = *cap ? 2 * (uint64_t)*cap : 16;
-	void *p;
+	uint64_t needed = (uint64_t)count + more;
 
-	if (needed <= *cap)
-		return 0;
-	if (needed > INT32_MAX)
-		return -ENOSPC;
-	while (next < needed)
-		next *= 2;
-	if (next > INT32_MAX)
-		next = INT32_MAX;
-	p = realloc(*array, next * element);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*cap = (uint32_t)next;
-	return 0;
+	return needed > INT32_MAX ? -ENOSPC : goal_grow(array, cap, needed, element);
 }
 
 /*
@@ -114,7 +101,7 @@ static int add(struct sluice_goal *g, const struct goal_op *op)
 	int ret = check(g, op);
 
 	if (!ret)
-		ret = grow((void **)&b->ops, sizeof *b->ops, b->op_count, 1, &b->op_cap);
+		ret = grow(&b->ops, sizeof *b->ops, b->op_count, 1, &b->op_cap);
 	return ret ? fail(g, ret) : (int)goal_add(b, op);
 }
 
@@ -171,7 +158,7 @@ static int transfer_list(struct sluice_goal *g, uint8_t type,
 	int ret = check_pieces(g, pieces, count), label;
 
 	if (!ret)
-		ret = grow((void **)&b->segments, sizeof *b->segments, b->segment_count, count,
+		ret = grow(&b->segments, sizeof *b->segments, b->segment_count, count,
 			   &b->segment_cap);
 	if (ret)
 		return fail(g, ret);
@@ -252,7 +239,7 @@ static int require(struct sluice_goal *g, int op, int before, bool immediate)
 			  : 0;
 
 	if (!ret)
-		ret = grow((void **)&b->edges, sizeof *b->edges, b->edge_count, 1, &b->edge_cap);
+		ret = grow(&b->edges, sizeof *b->edges, b->edge_count, 1, &b->edge_cap);
 	if (ret)
 		return fail(g, ret);
 	(immediate ? goal_irequires : goal_requires)(b, (uint32_t)op, (uint32_t)before);

@@ -8,6 +8,7 @@
 
 #include "goal/file/goalfile.h"
 #include "goal/file/pack.h"
+#include "goal/grow/grow.h"
 
 struct goalfile_writer {
 	FILE *file;
@@ -103,19 +104,9 @@ int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **o
 
 static int grow(struct goalfile_writer *w)
 {
-	uint64_t cap = w->block_cap ? 2 * (uint64_t)w->block_cap : 64;
-	uint64_t *offsets;
-
-	if (w->block_count < w->block_cap)
-		return 0;
-	if (cap > GOAL_RANKS_MAX)
+	if (w->block_count >= GOAL_RANKS_MAX)
 		return -ENOSPC;
-	offsets = realloc(w->offsets, cap * sizeof *offsets);
-	if (!offsets)
-		return -ENOMEM;
-	w->offsets = offsets;
-	w->block_cap = (uint32_t)cap;
-	return 0;
+	return goal_grow(&w->offsets, &w->block_cap, w->block_count + 1ull, sizeof *w->offsets);
 }
 
 int goalfile_add(struct goalfile_writer *w, const struct goal_block *b, uint32_t *out_number)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "goal/grow/grow.h"
 #include "goal/sched/private.h"
 
 #define PROFILE_EVENTS_MAX (1u << 20) /* 32 MiB */
@@ -30,20 +31,9 @@ struct sched_profile {
 
 static struct sched_event *make_room(struct sched_profile *p, uint32_t more)
 {
-	struct sched_event *bigger;
-	uint32_t cap = p->cap ? p->cap : 4096;
-
-	if (more > PROFILE_EVENTS_MAX - p->count)
+	if (more > PROFILE_EVENTS_MAX - p->count ||
+	    goal_grow(&p->events, &p->cap, (uint64_t)p->count + more, sizeof *p->events))
 		return NULL;
-	while (cap < p->count + more)
-		cap *= 2;
-	if (cap > p->cap) {
-		bigger = realloc(p->events, cap * sizeof *bigger);
-		if (!bigger)
-			return NULL;
-		p->events = bigger;
-		p->cap = cap;
-	}
 	return p->events + p->count;
 }
 

@@ -95,15 +95,8 @@ static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *t
 
 static int order_add(struct sim_order *o, uint32_t index, uint32_t seq)
 {
-	if (o->count == o->cap) {
-		uint32_t cap = o->cap ? 2 * o->cap : 64;
-		void *at = realloc(o->at, cap * sizeof(o->at[0]));
-
-		if (!at)
-			return -ENOMEM;
-		o->at = at;
-		o->cap = cap;
-	}
+	if (goal_grow(&o->at, &o->cap, o->count + 1ull, sizeof(o->at[0])))
+		return -ENOMEM;
 	o->at[o->count].index = index;
 	o->at[o->count++].seq = seq;
 	return 0;
@@ -244,17 +237,10 @@ static uint32_t remove_match(const struct sim *s, struct sim_list *l, const stru
 
 static uint32_t new_bins(struct sim *s)
 {
-	if (s->bins_count == s->bins_cap) {
-		uint32_t cap = s->bins_cap ? s->bins_cap * 2 : 16;
-		struct sim_bins **bins = realloc(s->bins, cap * sizeof(struct sim_bins *));
-
-		if (!bins)
-			return SIM_NONE;
-		s->bins = bins;
-		s->bins_cap = cap;
-		if (!s->bins_count)
-			s->bins[s->bins_count++] = NULL; /* SIM_NONE */
-	}
+	if (goal_grow(&s->bins, &s->bins_cap, s->bins_count + 2ull, sizeof(struct sim_bins *)))
+		return SIM_NONE;
+	if (!s->bins_count)
+		s->bins[s->bins_count++] = NULL; /* SIM_NONE */
 	s->bins[s->bins_count] = NULL;
 	return s->bins_count++;
 }

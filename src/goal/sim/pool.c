@@ -14,23 +14,6 @@ void sim_pool_fini(struct sim_pool *p)
 	sim_pool_init(p, p->element_bytes);
 }
 
-static int grow(struct sim_pool *p)
-{
-	uint64_t cap = p->cap ? (uint64_t)p->cap * 2 : 64;
-	char *at;
-
-	if (cap > UINT32_MAX)
-		cap = UINT32_MAX;
-	if (cap == p->cap)
-		return -1;
-	at = realloc(p->at, (size_t)cap * p->element_bytes);
-	if (!at)
-		return -1;
-	p->at = at;
-	p->cap = (uint32_t)cap;
-	return 0;
-}
-
 uint32_t sim_pool_get(struct sim_pool *p)
 {
 	uint32_t index = p->free;
@@ -39,7 +22,8 @@ uint32_t sim_pool_get(struct sim_pool *p)
 		p->free = *(uint32_t *)sim_pool_at(p, index);
 		return index;
 	}
-	if (p->used >= p->cap && grow(p))
+	if (p->used >= p->cap &&
+	    goal_grow(&p->at, &p->cap, p->used + 1ull, p->element_bytes))
 		return SIM_NONE;
 	return p->used++;
 }

@@ -3,6 +3,7 @@
 #ifndef SLUICE_SIM_PRIVATE_H
 #define SLUICE_SIM_PRIVATE_H
 
+#include "goal/grow/grow.h"
 #include "goal/sim/sim.h"
 
 #define SIM_NONE 0u /* no element: element 0 of every array is unused */

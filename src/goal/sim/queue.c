@@ -49,15 +49,8 @@ static int push_late(struct sim_queue *q, const struct sim_event *e)
 {
 	uint32_t i = q->late_count;
 
-	if (i == q->late_cap) {
-		uint32_t cap = i ? i * 2 : 64;
-		struct sim_event *late = realloc(q->late, cap * sizeof(*late));
-
-		if (!late)
-			return -ENOMEM;
-		q->late = late;
-		q->late_cap = cap;
-	}
+	if (goal_grow(&q->late, &q->late_cap, i + 1ull, sizeof(*q->late)))
+		return -ENOMEM;
 	for (; i && q->late[(i - 1) / 2].seq > e->seq; i = (i - 1) / 2)
 		q->late[i] = q->late[(i - 1) / 2];
 	q->late[i] = *e;

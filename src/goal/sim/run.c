@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Processing events: an operation may begin; the first byte of a message has arrived. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "private.h"
@@ -51,17 +50,9 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, uint32_t rank, const 
 
 static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready, uint32_t from)
 {
-	uint32_t n = s->freed_count[side];
-
-	if (n == s->freed_cap[side]) {
-		uint32_t cap = n ? n * 2 : 64;
-		struct sim_freed *freed = realloc(s->freed[side], cap * sizeof(*freed));
-
-		if (!freed)
-			return -ENOMEM;
-		s->freed[side] = freed;
-		s->freed_cap[side] = cap;
-	}
+	if (goal_grow(&s->freed[side], &s->freed_cap[side], s->freed_count[side] + 1ull,
+		      sizeof(*s->freed[side])))
+		return -ENOMEM;
 	s->freed[side][s->freed_count[side]++] = (struct sim_freed){ op, from, ready };
 	return 0;
 }

@@ -17,12 +17,8 @@ void text_labels_fini(struct text_labels *t)
 
 int text_labels_clear(struct text_labels *t)
 {
-	if (!t->slots) {
-		t->slots = malloc(SLOTS_MIN * sizeof *t->slots);
-		if (!t->slots)
-			return -ENOMEM;
-		t->slots_cap = SLOTS_MIN;
-	}
+	if (goal_grow(&t->slots, &t->slots_cap, SLOTS_MIN, sizeof *t->slots))
+		return -ENOMEM;
 	/* shrink: after one large rank, clearing a large table for each small rank would be slow */
 	t->mask = SLOTS_MIN - 1;
 	memset(t->slots, 0, SLOTS_MIN * sizeof *t->slots);
@@ -41,15 +37,10 @@ static uint32_t hash_of(const char *name, uint32_t bytes)
 
 static int grow_slots(struct text_labels *t)
 {
-	uint32_t count = (t->mask + 1) * 2, *slots;
+	uint32_t count = (t->mask + 1) * 2;
 
-	if (count > t->slots_cap) {
-		slots = realloc(t->slots, (size_t)count * sizeof *slots);
-		if (!slots)
-			return -ENOMEM;
-		t->slots = slots;
-		t->slots_cap = count;
-	}
+	if (goal_grow(&t->slots, &t->slots_cap, count, sizeof *t->slots))
+		return -ENOMEM;
 	memset(t->slots, 0, (size_t)count * sizeof *t->slots);
 	t->mask = count - 1;
 	for (uint32_t i = 0; i < t->count; i++) {
@@ -64,24 +55,9 @@ static int grow_slots(struct text_labels *t)
 
 static int grow(struct text_labels *t, uint32_t bytes)
 {
-	if (t->count == t->cap) {
-		uint32_t cap = t->cap ? t->cap * 2 : 64;
-		struct text_label *all = realloc(t->all, (size_t)cap * sizeof *all);
-
-		if (!all)
-			return -ENOMEM;
-		t->all = all;
-		t->cap = cap;
-	}
-	if (t->names_cap - t->names_bytes <= bytes) {
-		uint64_t cap = (uint64_t)t->names_cap * 2 + bytes + 256;
-		char *names = cap < UINT32_MAX ? realloc(t->names, (size_t)cap) : NULL;
-
-		if (!names)
-			return -ENOMEM;
-		t->names = names;
-		t->names_cap = (uint32_t)cap;
-	}
+	if (goal_grow(&t->all, &t->cap, t->count + 1ull, sizeof *t->all) ||
+	    goal_grow(&t->names, &t->names_cap, t->names_bytes + bytes + 1ull, 1))
+		return -ENOMEM;
 	/* half full at most */
 	return t->count * 2 >= t->mask ? grow_slots(t) : 0;
 }

@@ -3,6 +3,7 @@
 #ifndef SLUICE_TEXT_PRIVATE_H
 #define SLUICE_TEXT_PRIVATE_H
 
+#include "goal/grow/grow.h"
 #include "goal/text/text.h"
 
 /* ---- source.c: lines -------------------------------------------------------------------- */

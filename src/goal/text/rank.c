@@ -10,25 +10,6 @@
 
 #define CYCLE_SHOWN 12 /* labels of a cycle that a message names */
 
-/* Makes room for one more element. Returns: 0 or -ENOMEM. */
-static int grow(void *array, uint32_t *cap, uint32_t count, size_t bytes)
-{
-	void **at = array, *more;
-	uint32_t more_cap;
-
-	if (count < *cap)
-		return 0;
-	if (*cap >= UINT32_MAX / 2)
-		return -ENOMEM;
-	more_cap = *cap ? *cap * 2 : 64;
-	more = realloc(*at, (size_t)more_cap * bytes);
-	if (!more)
-		return -ENOMEM;
-	*at = more;
-	*cap = more_cap;
-	return 0;
-}
-
 int text_making_begin(struct text_making *m, uint32_t rank)
 {
 	struct goal_build *b = &m->build;
@@ -62,8 +43,8 @@ uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64
 	struct goal_build *b = &m->build;
 	uint32_t n;
 
-	if (grow(&b->ops, &b->op_cap, b->op_count, sizeof *b->ops) ||
-	    grow(&m->places, &m->place_cap, b->op_count, sizeof *m->places))
+	if (goal_grow(&b->ops, &b->op_cap, b->op_count + 1ull, sizeof *b->ops) ||
+	    goal_grow(&m->places, &m->place_cap, b->op_count + 1ull, sizeof *m->places))
 		return GOAL_NONE;
 	n = goal_add(b, op);
 	if (n == GOAL_NONE)
@@ -81,7 +62,7 @@ int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t
 {
 	struct goal_build *b = &m->build;
 
-	if (grow(&b->segments, &b->segment_cap, b->segment_count, sizeof *b->segments))
+	if (goal_grow(&b->segments, &b->segment_cap, b->segment_count + 1ull, sizeof *b->segments))
 		return -ENOMEM;
 	goal_segment(b, op, (uint16_t)mem, off, bytes);
 	return 0;
@@ -89,7 +70,7 @@ int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t
 
 int text_making_number(struct text_making *m, uint32_t op, uint32_t match)
 {
-	if (grow(&m->numbers, &m->number_cap, m->number_count, sizeof *m->numbers))
+	if (goal_grow(&m->numbers, &m->number_cap, m->number_count + 1ull, sizeof *m->numbers))
 		return -ENOMEM;
 	m->numbers[m->number_count++] = (struct text_number){ op, match };
 	return 0;
@@ -99,7 +80,7 @@ int text_making_edge(struct text_making *m, uint32_t after, uint32_t before, boo
 {
 	struct goal_build *b = &m->build;
 
-	if (grow(&b->edges, &b->edge_cap, b->edge_count, sizeof *b->edges))
+	if (goal_grow(&b->edges, &b->edge_cap, b->edge_count + 1ull, sizeof *b->edges))
 		return -ENOMEM;
 	b->edges[b->edge_count++] = (struct goal_edge){ before, after, immediate };
 	return 0;
@@ -267,10 +248,7 @@ static int make_room(struct text_making *m)
 			return -ENOMEM;
 		m->work_cap = words + words / 2;
 	}
-	while (m->sorted_cap < b->op_count)
-		if (grow(&m->sorted, &m->sorted_cap, m->sorted_cap, sizeof *m->sorted))
-			return -ENOMEM;
-	return 0;
+	return goal_grow(&m->sorted, &m->sorted_cap, b->op_count, sizeof *m->sorted);
 }
 
 static bool compiled(struct text_parser *p)
