@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "private.h"
 
@@ -36,51 +35,19 @@ static bool is_get(const struct sim_op *op)
 void sim_cards_fini(struct sim *s)
 {
 	free(s->cards);
-	free(s->counters);
+	sim_table_fini(&s->counters);
 	sim_pool_fini(&s->entries);
 	sim_pool_fini(&s->watchers);
 }
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-static uint32_t slot_of(const struct sim *s, uint64_t key)
-{
-	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 40) & s->counter_mask;
-
-	while (s->counters[at].key && s->counters[at].key != key)
-		at = (at + 1) & s->counter_mask;
-	return at;
-}
-
-static int grow_counters(struct sim *s)
-{
-	uint32_t size = s->counters ? 2 * (s->counter_mask + 1) : 64,
-		 old_size = s->counters ? s->counter_mask + 1 : 0;
-	struct sim_counter *old = s->counters, *more = calloc(size, sizeof(*more));
-
-	if (!more)
-		return -ENOMEM;
-	s->counters = more;
-	s->counter_mask = size - 1;
-	for (uint32_t i = 0; i < old_size; i++)
-		if (old[i].key)
-			more[slot_of(s, old[i].key)] = old[i];
-	free(old);
-	return 0;
-}
-
 /* counter: 1 + its number. Returns: NULL: no memory. */
 static struct sim_counter *counter_of(struct sim *s, uint32_t rank, uint32_t counter)
 {
-	uint64_t key = (uint64_t)rank << 32 | counter;
-	struct sim_counter *c;
+	bool is_new;
 
-	if ((!s->counters || s->counter_count > s->counter_mask / 2) && grow_counters(s))
-		return NULL;
-	c = &s->counters[slot_of(s, key)];
-	s->counter_count += !c->key;
-	c->key = key;
-	return c;
+	return sim_table_get(&s->counters, (uint64_t)rank << 32 | counter, &is_new);
 }
 
 static int push(struct sim *s, enum sim_event_kind kind, uint32_t rank, uint32_t op, uint64_t time,
@@ -348,11 +315,13 @@ int sim_card_answer(struct sim *s, struct sim_event *e)
 void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op),
 		    void *ctx)
 {
-	for (uint32_t i = 0; s->counters && i <= s->counter_mask; i++)
-		for (uint32_t k = s->counters[i].first; k;) {
+	const struct sim_counter *c = NULL;
+
+	while ((c = sim_table_next(&s->counters, c)))
+		for (uint32_t k = c->first; k;) {
 			const struct sim_watcher *w = sim_pool_at(&s->watchers, k);
 
-			visit(ctx, (uint32_t)(s->counters[i].key >> 32), w->op);
+			visit(ctx, (uint32_t)(c->key >> 32), w->op);
 			k = w->next;
 		}
 }

@@ -28,6 +28,38 @@ static inline void *sim_pool_at(const struct sim_pool *p, uint32_t index)
 	return p->at + (size_t)index * p->element_bytes;
 }
 
+/* ---- hash tables: slots that begin with a key of 64 bits, 0: free ------------------------- */
+
+struct sim_table {
+	char *slots; /* NULL: no key yet */
+	size_t slot_bytes;
+	uint64_t mask, count;
+};
+void sim_table_init(struct sim_table *t, size_t slot_bytes);
+void sim_table_fini(struct sim_table *t);
+/* Returns: the slot of a key, whose other bytes are zero where it is new; NULL: no memory. */
+void *sim_table_get(struct sim_table *t, uint64_t key, bool *out_new);
+void sim_table_remove(struct sim_table *t, void *slot);
+/* Returns: the slot after `slot` (NULL: the first), in no order; NULL: there is none. */
+void *sim_table_next(const struct sim_table *t, const void *slot);
+static inline void *sim_table_at(const struct sim_table *t, uint64_t i)
+{
+	return t->slots + i * t->slot_bytes;
+}
+static inline uint64_t sim_table_home(const struct sim_table *t, uint64_t key)
+{
+	return key * 0x9e3779b97f4a7c15u >> 32 & t->mask;
+}
+/* Returns: the slot of a key, or a free one. Context: the table has some key. */
+static inline void *sim_table_find(const struct sim_table *t, uint64_t key)
+{
+	uint64_t i = sim_table_home(t, key), *slot;
+
+	while (*(slot = sim_table_at(t, i)) && *slot != key)
+		i = (i + 1) & t->mask;
+	return slot;
+}
+
 /* ---- queue.c: events by time, then by number --------------------------------------------- */
 
 enum sim_event_kind {
@@ -175,12 +207,9 @@ struct sim_rank {
 };
 
 /* The other units, by rank, CPU and NIC. All are made before the simulation runs. */
-struct sim_units {
-	struct sim_unit_slot {
-		uint64_t key; /* rank << 32 | cpu << 16 | nic; 0: free */
-		struct sim_unit unit;
-	} *slots;
-	uint64_t mask, count;
+struct sim_unit_slot {
+	uint64_t key; /* rank << 32 | cpu << 16 | nic */
+	struct sim_unit unit;
 };
 
 /* Element of a line. */
@@ -191,13 +220,9 @@ struct sim_waiter {
 
 /* Requirement counter of an operation while some requirements are met and some are not. */
 struct sim_partial {
-	uint64_t key;  /* rank << 32 | op, + 1; 0: free */
+	uint64_t key;  /* rank << 32 | op, + 1 */
 	uint64_t ready;
 	uint32_t remaining, from;
-};
-struct sim_partials {
-	struct sim_partial *slots;
-	uint32_t mask, count;
 };
 
 /* An occupation of a CPU; of a received message: the sender's rank and operation. */
@@ -227,7 +252,7 @@ struct sim_watcher {
 	uint64_t value, ready;
 };
 struct sim_counter {
-	uint64_t key, value; /* rank << 32 | 1 + number; 0: free */
+	uint64_t key, value; /* rank << 32 | 1 + number */
 	uint32_t first, reserved;
 };
 struct sim_card {
@@ -276,13 +301,13 @@ struct sim {
 	struct sim_queue queue;
 	struct sim_shapes shapes;
 	struct sim_rank *ranks;
-	struct sim_units units;
+	struct sim_table units;    /* of struct sim_unit_slot */
 	uint32_t nothing;   /* the shape of a rank without operations */
 	uint64_t seq;
 	struct sim_pool posted, arrived, waiters;
 	struct sim_bins **bins;
 	uint32_t bins_count, bins_cap;
-	struct sim_partials partials;
+	struct sim_table partials; /* of struct sim_partial */
 	struct sim_log log;
 	struct sim_stats stats;
 	struct sim_freed {
@@ -291,8 +316,7 @@ struct sim {
 	} *freed[2];
 	uint32_t freed_count[2], freed_cap[2];
 	struct sim_card *cards; /* by rank; allocated with the first one-sided operation */
-	struct sim_counter *counters;
-	uint32_t counter_mask, counter_count;
+	struct sim_table counters; /* of struct sim_counter */
 	struct sim_pool entries, watchers;
 	struct sim_neighbour *neighbours; /* by rank; NULL: there are no nodes */
 	struct sim_detours detours;
@@ -313,7 +337,6 @@ struct sim_unit *sim_units_find(const struct sim *s, uint32_t rank, uint32_t cpu
 void sim_unit_init(struct sim_unit *u);
 /* The simulation has ended: copies the CPU that ended last to that of the rank's own unit. */
 void sim_units_end(struct sim *s);
-void sim_units_fini(struct sim_units *u);
 
 static inline struct sim_unit *sim_unit_of(const struct sim *s, uint32_t rank, uint32_t cpu,
 					   uint32_t nic)
@@ -388,9 +411,8 @@ int sim_line_advance(struct sim *s, struct sim_line line, const struct sim_event
 
 /* Meets one of `requires` requirements at `ready`. Returns: 1: all are met, *ready and *from are
  * those of the last; 0: not all; -ENOMEM. */
-int sim_partial_release(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
+int sim_partial_release(struct sim_table *partials, uint32_t rank, uint32_t op, uint32_t requires,
 			uint64_t *ready, uint32_t *from);
-void sim_partials_fini(struct sim_partials *p);
 
 /* ---- card.c ------------------------------------------------------------------------------ */
 

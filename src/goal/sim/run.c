@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Processing events: an operation may begin; the first byte of a message has arrived. */
 #include <errno.h>
-#include <string.h>
 
 #include "private.h"
 

@@ -63,6 +63,9 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->waiters, sizeof(struct sim_waiter));
 	sim_pool_init(&s->entries, sizeof(struct sim_entry));
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
+	sim_table_init(&s->units, sizeof(struct sim_unit_slot));
+	sim_table_init(&s->partials, sizeof(struct sim_partial));
+	sim_table_init(&s->counters, sizeof(struct sim_counter));
 	if (__builtin_mul_overflow(sizeof(*s->ranks), config->ranks, &bytes) ||
 	    posix_memalign((void **)&s->ranks, LINE, bytes) || set_up_nodes(s) ||
 	    set_up_matching(s) || set_up_ranks(s)) {
@@ -88,8 +91,8 @@ void sim_destroy(struct sim *s)
 	sim_pool_fini(&s->arrived);
 	sim_pool_fini(&s->waiters);
 	sim_cards_fini(s);
-	sim_partials_fini(&s->partials);
-	sim_units_fini(&s->units);
+	sim_table_fini(&s->partials);
+	sim_table_fini(&s->units);
 	sim_log_fini(&s->log);
 	for (uint32_t i = 1; i < s->bins_count; i++)
 		sim_bins_free(s->bins[i]);

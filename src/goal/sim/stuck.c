@@ -63,14 +63,14 @@ static int by_key(const void *a, const void *b)
 static uint64_t *open_counters(const struct sim *s, uint32_t *out_count)
 {
 	uint64_t *keys = malloc((s->partials.count + 1) * sizeof(*keys));
+	const struct sim_partial *p = NULL;
 	uint32_t n = 0;
 
 	*out_count = 0;
 	if (!keys)
 		return NULL;
-	for (uint32_t i = 0; s->partials.slots && i <= s->partials.mask; i++)
-		if (s->partials.slots[i].key)
-			keys[n++] = s->partials.slots[i].key - 1;
+	while ((p = sim_table_next(&s->partials, p)))
+		keys[n++] = p->key - 1;
 	qsort(keys, n, sizeof(*keys), by_key);
 	*out_count = n;
 	return keys;
@@ -80,6 +80,7 @@ void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_st
 	       void *ctx)
 {
 	struct context c = { s, visit, ctx, 0 };
+	const struct sim_partial *p = NULL;
 	uint32_t count, k = 0;
 	uint64_t *keys = open_counters(s, &count);
 
@@ -93,13 +94,9 @@ void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_st
 		for (; k < count && keys[k] >> 32 == c.rank; k++)
 			report(&c, SIM_STUCK_REQUIRES, c.rank, (uint32_t)keys[k]);
 	}
-	for (uint32_t i = 0; !keys && s->partials.slots && i <= s->partials.mask; i++) {
-		uint64_t key = s->partials.slots[i].key;
-
-		if (key)
-			report(&c, SIM_STUCK_REQUIRES, (uint32_t)((key - 1) >> 32),
-			       (uint32_t)(key - 1));
-	}
+	while (!keys && (p = sim_table_next(&s->partials, p)))
+		report(&c, SIM_STUCK_REQUIRES, (uint32_t)((p->key - 1) >> 32),
+		       (uint32_t)(p->key - 1));
 	free(keys);
 	sim_cards_each(s, report_watcher, &c);
 }

@@ -2,7 +2,6 @@
 /* CPUs and NICs that a rank's operations and the messages to it occupy. CPU 0 and NIC 0 are in the
  * rank itself; a hash table has the others, so memory grows with the pairs that are used. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "private.h"
@@ -12,50 +11,20 @@ static uint64_t key_of(uint32_t rank, uint32_t cpu, uint32_t nic)
 	return (uint64_t)rank << 32 | cpu << 16 | nic;
 }
 
-/* Open addressing, linear probing. */
-static struct sim_unit_slot *slot_of(const struct sim_units *u, uint64_t key)
-{
-	uint64_t h = key * 0x9e3779b97f4a7c15u, i = (h ^ h >> 32) & u->mask;
-
-	while (u->slots[i].key && u->slots[i].key != key)
-		i = (i + 1) & u->mask;
-	return &u->slots[i];
-}
-
 void sim_unit_init(struct sim_unit *u)
 {
 	*u = (struct sim_unit){ .reserved = 0 };
 	memset(u->head_seq, 0xff, sizeof(u->head_seq));
 }
 
-static int grow(struct sim_units *u)
+static int add(struct sim_table *units, uint64_t key)
 {
-	struct sim_units more = { .mask = u->slots ? 2 * u->mask + 1 : 63, .count = u->count };
+	bool is_new;
+	struct sim_unit_slot *slot = sim_table_get(units, key, &is_new);
 
-	more.slots = calloc(more.mask + 1, sizeof(*more.slots));
-	if (!more.slots)
-		return -ENOMEM;
-	for (uint64_t i = 0; u->slots && i <= u->mask; i++)
-		if (u->slots[i].key)
-			*slot_of(&more, u->slots[i].key) = u->slots[i];
-	free(u->slots);
-	*u = more;
-	return 0;
-}
-
-static int add(struct sim_units *u, uint64_t key)
-{
-	struct sim_unit_slot *slot;
-
-	if ((!u->slots || u->count > u->mask / 2) && grow(u))
-		return -ENOMEM;
-	slot = slot_of(u, key);
-	if (slot->key)
-		return 0;
-	slot->key = key;
-	sim_unit_init(&slot->unit);
-	u->count++;
-	return 0;
+	if (slot && is_new)
+		sim_unit_init(&slot->unit);
+	return slot ? 0 : -ENOMEM;
 }
 
 static int add_pair(struct sim *s, uint32_t rank, uint32_t cpu, uint32_t nic)
@@ -89,13 +58,16 @@ int sim_units_add(struct sim *s, uint32_t rank, const struct goal_block *b)
 
 struct sim_unit *sim_units_find(const struct sim *s, uint32_t rank, uint32_t cpu, uint32_t nic)
 {
-	return &slot_of(&s->units, key_of(rank, cpu, nic))->unit;
+	struct sim_unit_slot *slot = sim_table_find(&s->units, key_of(rank, cpu, nic));
+
+	return &slot->unit;
 }
 
 void sim_units_end(struct sim *s)
 {
-	for (uint64_t i = 0; s->units.slots && i <= s->units.mask; i++) {
-		const struct sim_unit_slot *slot = &s->units.slots[i];
+	const struct sim_unit_slot *slot = NULL;
+
+	while ((slot = sim_table_next(&s->units, slot))) {
 		uint32_t number = (uint32_t)slot->key >> 16;
 		struct sim_cpu *last;
 
@@ -109,10 +81,4 @@ void sim_units_end(struct sim *s)
 		*last = slot->unit.cpu;
 		last->number = number;
 	}
-}
-
-void sim_units_fini(struct sim_units *u)
-{
-	free(u->slots);
-	*u = (struct sim_units){ .slots = NULL };
 }
