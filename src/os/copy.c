@@ -96,7 +96,7 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
 	switch (kernel) {
 	case BASE_COPY_MOVSB:
 		if (is_aliased(dst, src, bytes))
-			os_arch_copy_vector(dst, src, bytes);
+			os_copy_vector(dst, src, bytes);
 		else
 			os_arch_copy_movsb(dst, src, bytes);
 		return;
@@ -110,16 +110,11 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
 	case BASE_COPY_PLAIN:
 	case BASE_COPY_KERNELS:
 		if (is_aliased(dst, src, bytes))
-			os_arch_copy_vector(dst, src, bytes);
+			os_copy_vector(dst, src, bytes);
 		else
 			memcpy(dst, src, bytes);
 		return;
 	}
-}
-
-void os_copy_vector(void *dst, const void *src, size_t bytes)
-{
-	os_arch_copy_vector(dst, src, bytes);
 }
 
 /* ---- rows -------------------------------------------------------------------------------- */

@@ -120,7 +120,7 @@ static void copy_cached_avx2(char *to, const char *from, size_t bytes)
 	}
 }
 
-void os_arch_copy_vector(void *dst, const void *src, size_t bytes)
+void os_copy_vector(void *dst, const void *src, size_t bytes)
 {
 	size_t head = head_bytes(dst, bytes), whole = base_round_down(bytes - head, 2 * LINE);
 	char *to = (char *)dst + head;

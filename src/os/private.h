@@ -31,7 +31,6 @@ bool os_arch_prefers_interleaved(void);
 bool os_arch_movsb_aliases(void);
 void os_arch_copy_movsb(void *dst, const void *src, size_t bytes);
 void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes);
-void os_arch_copy_vector(void *dst, const void *src, size_t bytes); /* in cached stores */
 void os_arch_copy_interleaved(void *dst, const void *src, size_t bytes);
 /* Rows that are longer than a few cache lines. Fences its stores once. */
 void os_arch_copy_rows_nontemporal(char *dst, int64_t dst_stride, const char *src,
@@ -39,11 +38,10 @@ void os_arch_copy_rows_nontemporal(char *dst, int64_t dst_stride, const char *sr
 
 /* ---- vma_scan.c: /proc/self/maps as text, for kernels without the ioctl ------------------ */
 
-/* As os_vma_query() and os_vma_query_next(). They open a descriptor while they run. */
-int os_vma_scan(uint64_t addr, struct os_vma *out);
-int os_vma_scan_next(uint64_t addr, struct os_vma *out);
-/* As os_vma_each(). */
-int os_vma_scan_each(os_vma_visit *visit, void *arg);
+/* As os_vma_query() or, with or_next, as os_vma_query_next(). Opens a descriptor while it runs. */
+int os_vma_scan(uint64_t addr, bool or_next, struct os_vma *out);
+/* As os_vma_each(), from addr on. */
+int os_vma_scan_each(uint64_t addr, os_vma_visit *visit, void *arg);
 /* Sets is_stack and is_special by the kernel's name of a mapping without an inode. */
 void os_vma_classify(struct os_vma *v, const char *name);
 /* Returns: a new close-on-exec descriptor (at least 3) of this process's maps or smaps, or

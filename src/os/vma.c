@@ -200,7 +200,7 @@ static int query(uint64_t addr, bool or_next, struct os_vma *out)
 	}
 	if (rc != -ENOTTY)
 		return rc;
-	return or_next ? os_vma_scan_next(addr, out) : os_vma_scan(addr, out);
+	return os_vma_scan(addr, or_next, out);
 }
 
 int os_vma_query(const void *addr, struct os_vma *out)
@@ -220,7 +220,7 @@ int os_vma_each(os_vma_visit *visit, void *arg)
 	int rc = 0;
 
 	if (!os_vma_query_is_cheap())
-		return os_vma_scan_each(visit, arg);
+		return os_vma_scan_each(0, visit, arg);
 	do {
 		rc = query(at, true, &v);
 		at = v.end;
@@ -290,18 +290,13 @@ bool os_can_collapse(void) { return knows_advice(ADVICE_COLLAPSE); }
 __attribute__((cold)) bool os_has_huge_page(uintptr_t start, uintptr_t end)
 {
 	static const char always[] = "[always]";
-	char mode[sizeof always - 1] = "";
-	int rc = scan_pages(start, end, PAGE_IS_HUGE), fd;
+	char mode[sizeof always];
+	int rc = scan_pages(start, end, PAGE_IS_HUGE);
 
 	if (rc >= 0)
 		return rc;
-	fd = (int)syscall(SYS_openat, AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled",
-			  O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return false;
-	rc = (int)syscall(SYS_read, fd, mode, sizeof mode);
-	syscall(SYS_close, fd);
-	return rc == sizeof mode && !memcmp(mode, always, sizeof mode);
+	return os_procfile_read("/sys/kernel/mm/transparent_hugepage/enabled", mode,
+				sizeof mode) > 0 && !strcmp(mode, always);
 }
 
 /* ---- memory that may vanish -------------------------------------------------------------- */

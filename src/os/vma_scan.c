@@ -174,8 +174,7 @@ static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 	return kib << 10;
 }
 
-/* Visits the mappings from addr on until `visit` returns false. */
-static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
+int os_vma_scan_each(uint64_t addr, os_vma_visit *visit, void *arg)
 {
 	struct reader r = { .fd = os_vma_open("maps") };
 	struct os_vma v;
@@ -203,39 +202,24 @@ static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
 	return rc < 0 ? rc : 0;
 }
 
-int os_vma_scan_each(os_vma_visit *visit, void *arg) { return scan(0, visit, arg); }
-
 static bool keep_first(const struct os_vma *v, void *out)
 {
 	*(struct os_vma *)out = *v;
 	return false;
 }
 
-int os_vma_scan_next(uint64_t addr, struct os_vma *out)
+int os_vma_scan(uint64_t addr, bool or_next, struct os_vma *out)
 {
 	struct os_vma v = { 0 };
 	struct reader r;
-	int rc = scan(addr, keep_first, &v);
+	int rc = os_vma_scan_each(addr, keep_first, &v);
 
 	if (rc)
 		return rc;
-	if (!v.end)
+	if (!v.end || (!or_next && addr < v.start))
 		return -ENOENT;
 	if (!v.page_bytes)
 		v.page_bytes = scan_page_bytes(&v, &r);
-	*out = v;
-	return 0;
-}
-
-int os_vma_scan(uint64_t addr, struct os_vma *out)
-{
-	struct os_vma v;
-	int rc = os_vma_scan_next(addr, &v);
-
-	if (rc)
-		return rc;
-	if (addr < v.start)
-		return -ENOENT;
 	*out = v;
 	return 0;
 }

@@ -19,7 +19,7 @@ static struct os_vma query(const void *addr)
 	struct os_vma asked, read;
 
 	CHECK_EQ(os_vma_query(addr, &asked), 0);
-	CHECK_EQ(os_vma_scan((uintptr_t)addr, &read), 0);
+	CHECK_EQ(os_vma_scan((uintptr_t)addr, false, &read), 0);
 	CHECK(asked.start == read.start && asked.end == read.end);
 	CHECK(asked.offset == read.offset && asked.inode == read.inode);
 	CHECK(asked.dev_major == read.dev_major && asked.dev_minor == read.dev_minor);
@@ -62,7 +62,7 @@ UNIT_TEST(vma_knows_anonymous_memory)
 	v = query(p + OS_PAGE);
 	CHECK(!v.read && !v.write);
 	CHECK_EQ(os_vma_query(p + 5 * OS_PAGE, &v), -ENOENT);
-	CHECK_EQ(os_vma_scan((uintptr_t)p + 5 * OS_PAGE, &v), -ENOENT);
+	CHECK_EQ(os_vma_scan((uintptr_t)p + 5 * OS_PAGE, false, &v), -ENOENT);
 	munmap(p, 6 * OS_PAGE);
 }
 
@@ -71,7 +71,7 @@ UNIT_TEST(vma_knows_that_nothing_is_mapped)
 	struct os_vma v = { .inode = 77 };
 
 	CHECK_EQ(os_vma_query(NULL, &v), -ENOENT);
-	CHECK_EQ(os_vma_scan(0, &v), -ENOENT);
+	CHECK_EQ(os_vma_scan(0, false, &v), -ENOENT);
 	CHECK_EQ(os_vma_query((void *)0x7fffffffe000, &v), -ENOENT);
 	CHECK_EQ(v.inode, 77); /* outputs are written on success only */
 }
@@ -85,7 +85,7 @@ UNIT_TEST(vma_next_is_the_first_mapping_above_a_hole)
 	munmap(p, 2 * OS_PAGE);
 	for (uint64_t at = 0; at < 3 * OS_PAGE; at += OS_PAGE) {
 		CHECK_EQ(os_vma_query_next(p + at, &asked), 0);
-		CHECK_EQ(os_vma_scan_next((uintptr_t)p + at, &read), 0);
+		CHECK_EQ(os_vma_scan((uintptr_t)p + at, true, &read), 0);
 		CHECK_EQ(asked.start, (uintptr_t)p + 2 * OS_PAGE);
 		CHECK_EQ(asked.end, (uintptr_t)p + 3 * OS_PAGE);
 		CHECK(read.start == asked.start && read.end == asked.end);
@@ -93,7 +93,7 @@ UNIT_TEST(vma_next_is_the_first_mapping_above_a_hole)
 	}
 	munmap(p, 4 * OS_PAGE);
 	CHECK_EQ(os_vma_query_next((void *)~(uintptr_t)0xfff, &asked), -ENOENT);
-	CHECK_EQ(os_vma_scan_next(~(uintptr_t)0xfff, &read), -ENOENT);
+	CHECK_EQ(os_vma_scan(~(uintptr_t)0xfff, true, &read), -ENOENT);
 }
 
 UNIT_TEST(vma_knows_shared_and_private_files)
@@ -191,7 +191,7 @@ UNIT_TEST(vma_text_knows_the_page_size_of_aligned_files)
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)OS_HUGE));
 	CHECK(mmap(p, OS_HUGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == p);
 	close(fd);
-	CHECK_EQ(os_vma_scan((uintptr_t)p, &v), 0); /* reads smaps */
+	CHECK_EQ(os_vma_scan((uintptr_t)p, false, &v), 0); /* reads smaps */
 	munmap(hole, 2 * OS_HUGE);
 	CHECK_EQ(v.page_bytes, OS_PAGE);
 }
