@@ -48,17 +48,11 @@ static int fill_with_zeros(uint64_t at, uint64_t bytes)
 	return 0;
 }
 
-/* Is the descriptor still the file? */
-__attribute__((cold)) static bool is_open(void)
-{
-	return os_file_is_at(&trace_file.file, trace_file.fd);
-}
-
 static int allocate(uint64_t at, uint64_t bytes)
 {
 	long rc;
 
-	if (!is_open())
+	if (!os_file_is_at(&trace_file.file, trace_file.fd)) /* the program has closed it */
 		return -EBADF;
 	do {
 		rc = base_fault("trace_full") ? (errno = ENOSPC, -1) :
