@@ -9,24 +9,9 @@
 #include <sys/prctl.h>
 
 #include "endpoints/private.h"
+#include "sud/sud.h"
 
-/* Runs on a stack that a sanitizer does not know. */
-#define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
-
-enum { SIGNALS = 64, FUTEX_OP_WAIT = 0, FUTEX_OP_WAKE = 1, NAME_BYTES = 16, FD_FIRST_FREE = 3 };
-
-NOT_WATCHED static long sys(long number, long a, long b, long c, long d)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = 0;
-	long ret;
-
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
+enum { NAME_BYTES = 16, FD_FIRST_FREE = 3 };
 
 /* Keeps the first failure. */
 NOT_WATCHED static bool failed(struct child_job *job, long rc, const char *call)
@@ -42,10 +27,10 @@ NOT_WATCHED static bool failed(struct child_job *job, long rc, const char *call)
 
 NOT_WATCHED static void close_gap(long first, long last)
 {
-	if (first > last || !sys(SYS_close_range, first, last, 0, 0))
+	if (first > last || !sud_syscall(SYS_close_range, first, last, 0))
 		return;
 	for (long fd = first; fd <= last && fd < 65536; fd++)
-		sys(SYS_close, fd, 0, 0, 0);
+		sud_syscall(SYS_close, fd);
 }
 
 /* Moves the received descriptors above all numbers that they have in the shell, then to these. */
@@ -62,13 +47,13 @@ NOT_WATCHED static void arrange_fds(struct child_job *job)
 		/* a number below `above` may still be the source of another descriptor */
 		moved = start->received[i];
 		if (moved < above)
-			moved = sys(SYS_fcntl, moved, F_DUPFD, above, 0);
+			moved = sud_syscall(SYS_fcntl, moved, F_DUPFD, above);
 		if (failed(job, moved, "fcntl(F_DUPFD)"))
 			return;
 		job->moved[i] = (int)moved;
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		if (failed(job, sys(SYS_dup3, job->moved[i], state->fds[i], 0, 0), "dup3"))
+		if (failed(job, sud_syscall(SYS_dup3, job->moved[i], state->fds[i], 0), "dup3"))
 			return;
 		close_gap(next, state->fds[i] - 1);
 		next = state->fds[i] + 1;
@@ -83,7 +68,7 @@ NOT_WATCHED static void set_signals(struct child_job *job)
 
 	for (int s = 1; s <= SIGNALS; s++) {
 		action.handler = state->ignored >> (s - 1) & 1 ? (void *)1 : NULL;
-		sys(SYS_rt_sigaction, s, (long)&action, 0, sizeof(uint64_t));
+		sud_syscall(SYS_rt_sigaction, s, &action, NULL, sizeof(uint64_t));
 	}
 }
 
@@ -92,7 +77,8 @@ NOT_WATCHED static void set_limits(struct child_job *job)
 	const struct endpoints_state *state = &job->start->state;
 
 	for (int i = 0; i < RLIM_NLIMITS; i++)
-		if (failed(job, sys(SYS_prlimit64, 0, i, (long)&state->limits[i], 0), "prlimit"))
+		if (failed(job, sud_syscall(SYS_prlimit64, 0, i, &state->limits[i], NULL),
+			   "prlimit"))
 			return;
 }
 
@@ -102,10 +88,10 @@ NOT_WATCHED static void set_sched(struct child_job *job)
 	const struct endpoints_sched *to = &job->start->state.sched;
 	struct endpoints_sched now;
 
-	if (!to->size || sys(SYS_sched_getattr, 0, (long)&now, sizeof now, 0) < 0 ||
+	if (!to->size || sud_syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) < 0 ||
 	    (to->policy == now.policy && to->nice == now.nice && to->priority == now.priority))
 		return;
-	failed(job, sys(SYS_sched_setattr, 0, (long)to, 0, 0), "sched_setattr");
+	failed(job, sud_syscall(SYS_sched_setattr, 0, to, 0), "sched_setattr");
 }
 
 /* The cgroup of the rank that came first may not have these CPUs, or only some of them. */
@@ -115,9 +101,9 @@ NOT_WATCHED static void set_cpus(struct child_job *job)
 	uint64_t now[BASE_ARRAY_LEN(state->cpus)] = { 0 };
 
 	if (!state->cpu_bytes ||
-	    failed(job, sys(SYS_sched_setaffinity, 0, state->cpu_bytes, (long)state->cpus, 0),
+	    failed(job, sud_syscall(SYS_sched_setaffinity, 0, state->cpu_bytes, state->cpus),
 		   "sched_setaffinity") ||
-	    sys(SYS_sched_getaffinity, 0, sizeof now, (long)now, 0) < 0)
+	    sud_syscall(SYS_sched_getaffinity, 0, sizeof now, now) < 0)
 		return;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(now); i++)
 		if (now[i] != state->cpus[i])
@@ -130,16 +116,16 @@ NOT_WATCHED static void set_placement(struct child_job *job)
 	const struct endpoints_state *state = &job->start->state;
 
 	if (state->mempolicy == 0)
-		sys(SYS_set_mempolicy, 0, 0, 0, 0);
+		sud_syscall(SYS_set_mempolicy, 0, NULL, 0ul);
 	else if (state->mempolicy > 0)
-		sys(SYS_set_mempolicy, state->mempolicy, (long)state->nodes,
-		    sizeof state->nodes * 8, 0);
+		sud_syscall(SYS_set_mempolicy, state->mempolicy, state->nodes,
+			    sizeof state->nodes * 8);
 	/* The kernel divides CPUs among sessions (autogroup): ranks of several would have the
 	 * share of one. */
-	if (state->session && sys(SYS_getsid, 0, 0, 0, 0) != state->session)
-		sys(SYS_setsid, 0, 0, 0, 0);
+	if (state->session && sud_syscall(SYS_getsid, 0) != state->session)
+		sud_syscall(SYS_setsid);
 	else
-		sys(SYS_setpgid, 0, state->pgrp, 0, 0);
+		sud_syscall(SYS_setpgid, 0, state->pgrp);
 }
 
 /* The last component of the path, as execve() does it. */
@@ -153,13 +139,13 @@ NOT_WATCHED static void set_name(struct child_job *job)
 			name = path + 1;
 	for (int i = 0; i + 1 < NAME_BYTES && name[i]; i++)
 		out[i] = name[i];
-	sys(SYS_prctl, PR_SET_NAME, (long)out, 0, 0);
+	sud_syscall(SYS_prctl, PR_SET_NAME, out);
 }
 
 NOT_WATCHED static void set_phase(struct child_job *job, uint32_t phase)
 {
 	atomic_store_explicit(&job->phase, phase, memory_order_release);
-	sys(SYS_futex, (long)&job->phase, FUTEX_OP_WAKE, 1, 0);
+	sud_syscall(SYS_futex, &job->phase, FUTEX_OP_WAKE, 1);
 }
 
 NOT_WATCHED int child_main(void *arg)
@@ -167,13 +153,13 @@ NOT_WATCHED int child_main(void *arg)
 	struct child_job *job = arg;
 	uint64_t entry, sp, blocked;
 
-	sys(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
-	if (sys(SYS_getppid, 0, 0, 0, 0) != job->carrier)
-		sys(SYS_exit_group, 127, 0, 0, 0);
+	sud_syscall(SYS_prctl, PR_SET_PDEATHSIG, (long)SIGKILL);
+	if (sud_syscall(SYS_getppid) != job->carrier)
+		sud_syscall(SYS_exit_group, 127);
 	set_signals(job);
-	if (!failed(job, sys(SYS_fchdir, job->start->cwd, 0, 0, 0), "fchdir"))
+	if (!failed(job, sud_syscall(SYS_fchdir, job->start->cwd), "fchdir"))
 		arrange_fds(job);
-	sys(SYS_umask, job->start->state.umask, 0, 0, 0);
+	sud_syscall(SYS_umask, job->start->state.umask);
 	set_cpus(job);
 	set_placement(job);
 	set_sched(job);
@@ -182,15 +168,15 @@ NOT_WATCHED int child_main(void *arg)
 		set_limits(job);
 	if (job->error) {
 		set_phase(job, CHILD_FAILED);
-		sys(SYS_exit_group, 127, 0, 0, 0);
+		sud_syscall(SYS_exit_group, 127);
 	}
 	entry = job->entry;
 	sp = job->sp;
 	blocked = job->start->state.blocked;
 	set_phase(job, CHILD_READY);
 	while (atomic_load_explicit(&job->phase, memory_order_acquire) == CHILD_READY)
-		sys(SYS_futex, (long)&job->phase, FUTEX_OP_WAIT, CHILD_READY, 0);
-	sys(SYS_rt_sigprocmask, SIG_SETMASK, (long)&blocked, 0, sizeof blocked);
+		sud_syscall(SYS_futex, &job->phase, FUTEX_OP_WAIT, CHILD_READY, NULL);
+	sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, NULL, sizeof blocked);
 	/* the ABI at a program's entry: rdx, a function for atexit(), and the last frame are 0 */
 	__asm__ volatile("movq %0, %%rsp\n\t"
 			 "xorl %%edx, %%edx\n\t"

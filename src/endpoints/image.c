@@ -249,8 +249,7 @@ static char *map_guarded(uint64_t size, uint64_t most)
 }
 
 /* Runs in the rank: see struct endpoint. */
-__attribute__((no_sanitize("address", "thread", "undefined"))) static void
-raise_stack(struct endpoint *e, uint64_t bytes)
+NOT_WATCHED static void raise_stack(struct endpoint *e, uint64_t bytes)
 {
 	bool is_most = bytes >= e->stack_end - e->stack_floor;
 	uint64_t begin = is_most ? e->stack_floor : page_down(e->stack_end - bytes);

@@ -24,6 +24,7 @@ enum {
 	ENDPOINTS_CPU_WORDS = 64,   /* 4096 CPUs */
 	ENDPOINTS_NODE_WORDS = 16,  /* 1024 NUMA nodes */
 	ENDPOINTS_REASON_BYTES = 160,
+	SIGNALS = 64,
 };
 
 /* ---- what execve() keeps: state.c ---------------------------------------------------------- */

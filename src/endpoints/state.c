@@ -9,7 +9,7 @@
 
 #include "endpoints/private.h"
 
-enum { SIGNALS = 64, FD_LOOP_MAX = 65536 };
+enum { FD_LOOP_MAX = 65536 };
 
 static int fail(int error, const char *text, char *reason, size_t cap)
 {

@@ -33,6 +33,11 @@
 
 #include "os/endpoint.h"
 
+/* Marks functions that run with the FS base of a rank, on stacks that a sanitizer does not know. FS
+ * changes in switch.S only, so that a stack protector finds the canary that it has put there. */
+#define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
+enum { FUTEX_OP_WAIT = 0, FUTEX_OP_WAKE = 1 };
+
 struct switch_group;
 struct switch_rank;
 

@@ -10,13 +10,7 @@
 #include "endpoints/switch.h"
 #include "sud/sud.h"
 
-/* Runs with the FS base of a rank, on stacks that a sanitizer does not know. FS changes in switch.S
- * only, so that a stack protector finds the canary that it has put there. */
-#define NOT_WATCHED __attribute__((no_sanitize("address", "thread", "undefined")))
-
 enum {
-	FUTEX_OP_WAIT = 0,
-	FUTEX_OP_WAKE = 1,
 	WAKE_SIGNAL = 64, /* real-time: a program's own is told apart by its value */
 	RECALL_SIGNAL = SIGURG, /* to a worker; not one of a fault, as the kernel merges two */
 	OWNER_BUSY = 1,
