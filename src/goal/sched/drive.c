@@ -359,7 +359,6 @@ static bool pop_starts(struct sched_driver *d)
 	return true;
 }
 
-/* Ends announced sends whose receivers have copied the bytes. */
 bool state_end_sends(struct sched_driver *d)
 {
 	struct sched_inst *s;

@@ -62,7 +62,6 @@ static uint32_t inext_count(const struct sim_op *op)
 	return op->has_inext ? op[1].next - op->next - op->next_count : 0;
 }
 
-/* side: 0 for the rank itself, 1 for the sender of a rendezvous. */
 int sim_release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
 		uint64_t ready, uint32_t from)
 {
