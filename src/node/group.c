@@ -285,7 +285,7 @@ static void release_control(struct node_group *g)
 	pthread_mutex_unlock(&parked_lock);
 }
 
-static void group_free(struct node_group *g)
+void node_group_destroy(struct node_group *g)
 {
 	if (!g)
 		return;
@@ -385,7 +385,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	ret = agree(oob, g && all ? 0 : -ENOMEM, &err);
 	if (ret || err) {
 		free(all);
-		group_free(g);
+		node_group_destroy(g);
 		last_error = -ENOMEM;
 		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
@@ -425,11 +425,9 @@ out:
 		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks goes to the host MPI: %s",
 			 g->size, last_refusal);
 	}
-	group_free(g);
+	node_group_destroy(g);
 	return ret;
 }
-
-void node_group_destroy(struct node_group *g) { group_free(g); }
 
 /* ---- accessors --------------------------------------------------------------------------- */
 

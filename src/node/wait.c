@@ -18,7 +18,7 @@
 
 static struct node_rank *self(struct node_group *g) { return &g->ranks[g->rank]; }
 
-static void disarm(struct node_group *g, struct node_wait *w)
+void node_wait_end(struct node_group *g, struct node_wait *w)
 {
 	if (w->armed)
 		atomic_store_explicit(&self(g)->sleeping, 0, memory_order_relaxed);
@@ -27,7 +27,7 @@ static void disarm(struct node_group *g, struct node_wait *w)
 
 void node_wait_progress(struct node_group *g, struct node_wait *w)
 {
-	disarm(g, w);
+	node_wait_end(g, w);
 	w->since_ns = w->idle = 0;
 }
 
@@ -51,8 +51,6 @@ bool node_wait_is_stuck(struct node_wait *w)
 	return true;
 }
 
-void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }
-
 static uint64_t nap_ns(uint64_t waited_ns)
 {
 	if (base_fault("nap")) /* tests: a missing wake-up shows */
@@ -74,7 +72,7 @@ static void nap(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 	base_count(BASE_CTR_SLEEPS, 1);
 	os_futex_wait(&me->wakes, w->wakes, nap_ns(waited_ns));
 	node_wait_polled(w); /* make progress after each nap */
-	disarm(g, w);
+	node_wait_end(g, w);
 }
 
 static uint64_t yield_ns(const struct node_group *g)

@@ -43,7 +43,7 @@ static __thread struct {
 
 static int index_of(int signo) { return signo == SIGSEGV ? 0 : signo == SIGSYS ? 1 : -1; }
 
-static bool is_ours(int signo)
+bool sud_is_virtual(int signo)
 {
 	int i = index_of(signo);
 
@@ -417,8 +417,6 @@ int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out
 	return (int)ret;
 }
 
-bool sud_is_virtual(int signo) { return is_ours(signo); }
-
 struct sud_relay sud_relay_get(int signo)
 {
 	const struct other *o = &others[is_other(signo) ? signo : 0];
@@ -442,7 +440,7 @@ void sud_relay_set(int signo, struct sigaction *sa)
 	uint64_t mask = sud_mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
 	struct sud_relay o = sud_relay_get(signo);
 	struct action a = { .handler = (void *)sa->sa_sigaction };
-	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
+	bool relays = sud_is_virtual(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
 		      !sud_is_vforked();
 
 	if (!is_other(signo) || (!hidden && !o.hidden && !relays))
@@ -469,7 +467,7 @@ void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 		sud_mask_to(&sa->sa_mask, sud_mask_from(&sa->sa_mask) | o->hidden);
 }
 
-bool sud_relays(void) { return is_ours(SIGSYS); }
+bool sud_relays(void) { return sud_is_virtual(SIGSYS); }
 
 static uint64_t changed_mask(int how, uint64_t before, uint64_t set)
 {
@@ -534,7 +532,8 @@ void signals_exec_mask(bool begin)
 	for (int i = 0; i < 2; i++) {
 		struct action ign = { .handler = (void *)SIG_IGN };
 
-		if (!is_ours(signals[i]) || virtual_signals[i].program.handler != (void *)SIG_IGN)
+		if (!sud_is_virtual(signals[i]) ||
+		    virtual_signals[i].program.handler != (void *)SIG_IGN)
 			continue;
 		if (begin)
 			raw_action(signals[i], &ign, NULL);
