@@ -12,7 +12,6 @@
 #include "rt/coll/run.h"
 #include "rt/trials.h"
 
-#define WAITING_MAX 64 /* calls of other classes before a trial that does not go on is given up */
 
 uint64_t trials_now_ns(void)
 {
@@ -21,7 +20,7 @@ uint64_t trials_now_ns(void)
 
 static bool may_begin(struct trial *t)
 {
-	if (t->of && ++t->waiting <= WAITING_MAX)
+	if (t->of && ++t->waiting <= TRIALS_WAITING_MAX)
 		return false;
 	if (t->of)
 		t->of->trial.is_running = false;
@@ -169,21 +168,22 @@ bool trials_wait(const struct rt_comm *c, const struct call_class *k)
 	return !k->trial.is_running && !k->reuse.is_admitted && trials_need_reuse(c, k);
 }
 
-bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
+bool trials_pass(const struct rt_comm *c, struct call_class *k, uint64_t bytes)
 {
-	int size_class = policy_size_class(bytes);
-	struct call_class *k = &c->classes[kind][size_class];
-
-	if (!coll_gate_measures(&rt_gates[COLL_BLOCKING][kind], bytes))
-		return false;
 	if (policy_trial_passes(&k->trial))
 		return true;
 	if (!trials_wait(c, k))
 		return false;
 	if (!backoff_is_due(&k->looks))
 		return true;
-	backoff_skip(&k->looks, policy_reuse_stride(&k->reuse, size_class) - 1);
+	backoff_skip(&k->looks, policy_reuse_stride(&k->reuse, policy_size_class(bytes)) - 1);
 	return false;
+}
+
+bool rt_trial_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
+{
+	return coll_gate_measures(&rt_gates[COLL_BLOCKING][kind], bytes) &&
+	       trials_pass(c, &c->classes[kind][policy_size_class(bytes)], bytes);
 }
 
 void trials_comm_created(struct rt_comm *c)

@@ -27,6 +27,10 @@ static inline bool trials_need_reuse(const struct rt_comm *c, const struct call_
 /* Returns: whether the class waits until all ranks reuse their buffers. Then rt_trial_passes() lets
  * few calls look. */
 bool trials_wait(const struct rt_comm *c, const struct call_class *k);
+/* Returns: whether the host MPI executes a call that trials measure without further questions. */
+bool trials_pass(const struct rt_comm *c, struct call_class *k, uint64_t bytes);
+/* Calls of other classes before a trial that does not go on is given up. */
+#define TRIALS_WAITING_MAX 64
 uint64_t trials_now_ns(void);
 /* Reports the result of a trial to the counters, the log, the trace and learned.c. */
 void trials_report(const struct rt_comm *c, enum coll_form form, const struct trials_call *call,

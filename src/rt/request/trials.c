@@ -26,7 +26,6 @@
 #include "rt/requests.h"
 #include "rt/trials.h"
 
-#define WAITING_MAX  64 /* calls of other classes before a trial that does not go on is given up */
 #define ATTEMPTS_MAX 4  /* blocking collectives at which a trial tries to end */
 #define BATCH_MAX    8u
 #define QUESTIONS_MAX 64
@@ -185,7 +184,7 @@ static bool begin(struct rt_comm *c, struct call_class *k)
 {
 	struct requests_trial *t = &c->requests_trial;
 
-	if (t->of && (trial_is_full(c) || ++t->waiting <= WAITING_MAX))
+	if (t->of && (trial_is_full(c) || ++t->waiting <= TRIALS_WAITING_MAX))
 		return false;
 	if (t->of)
 		end(c);
@@ -421,16 +420,8 @@ bool rt_request_passes(struct rt_comm *c, enum coll kind, uint64_t bytes)
 {
 	struct call_class *k = class_of(c, kind, bytes);
 
-	if (!is_measured(kind, bytes))
-		return false;
-	if (policy_trial_passes(&k->trial) || (is_full(&k->trial) && !k->trial.is_for_sluice))
-		return true;
-	if (!trials_wait(c, k))
-		return false;
-	if (!backoff_is_due(&k->looks))
-		return true;
-	backoff_skip(&k->looks, policy_reuse_stride(&k->reuse, policy_size_class(bytes)) - 1);
-	return false;
+	return is_measured(kind, bytes) &&
+	       ((is_full(&k->trial) && !k->trial.is_for_sluice) || trials_pass(c, k, bytes));
 }
 
 bool rt_request_needs_buffers(struct rt_comm *c, enum coll kind, uint64_t bytes)
