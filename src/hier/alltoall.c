@@ -169,7 +169,7 @@ static void begin(struct alltoall *a, struct flow *f)
 	for (int node = 0; node < f->l->nodes; node++)
 		most = hier_node_size(f->l, node) > most ? hier_node_size(f->l, node) : most;
 	a->unit = base_min_u64(base_max_u64(f->s->segment_bytes / (uint64_t)most, 1), a->bytes);
-	a->units = (a->bytes + a->unit - 1) / a->unit;
+	a->units = base_divide_up(a->bytes, a->unit);
 	err = flow_open(f, call->in_place, 2 * slots);
 	a->out = err ? NULL : f->bufs.more;
 	a->in = err ? NULL : f->bufs.more + slots;

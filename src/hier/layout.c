@@ -118,15 +118,13 @@ int hier_tree_depth(int nodes)
 
 struct hier_cut hier_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes)
 {
-	uint64_t elements = wanted_bytes / element_bytes;
+	uint64_t elements = base_max_u64(wanted_bytes / element_bytes, 1);
 
-	return (struct hier_cut){ bytes, (elements ? elements : 1) * element_bytes };
+	return (struct hier_cut){ bytes, elements * element_bytes };
 }
 
 uint64_t hier_unit_bytes(uint64_t segment_bytes, int node_size)
 {
-	uint64_t even = segment_bytes / (uint64_t)node_size;
-	uint64_t least = segment_bytes < HIER_UNIT_BYTES ? segment_bytes : HIER_UNIT_BYTES;
-
-	return even > least ? even : least;
+	return base_max_u64(segment_bytes / (uint64_t)node_size,
+			    base_min_u64(segment_bytes, HIER_UNIT_BYTES));
 }

@@ -18,8 +18,7 @@
 #ifndef SLUICE_HIER_LAYOUT_H
 #define SLUICE_HIER_LAYOUT_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 #define HIER_CHILDREN 2
 #define HIER_CHAIN_NODES 4 /* the most nodes that form a chain */
@@ -74,13 +73,11 @@ static inline uint64_t hier_segment_bytes(bool is_crowded)
 struct hier_cut hier_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes);
 static inline uint64_t hier_count(const struct hier_cut *c)
 {
-	return (c->bytes + c->segment - 1) / c->segment;
+	return base_divide_up(c->bytes, c->segment);
 }
 static inline uint64_t hier_length(const struct hier_cut *c, uint64_t k)
 {
-	uint64_t rest = c->bytes - k * c->segment;
-
-	return rest < c->segment ? rest : c->segment;
+	return base_min_u64(c->bytes - k * c->segment, c->segment);
 }
 
 /*

@@ -22,35 +22,6 @@ static struct {
 
 static _Atomic int spans; /* number of communicators with hier state */
 
-/* Makes the host MPI return errors on this communicator. */
-static int silence(MPI_Comm comm)
-{
-	MPI_Errhandler errhandler = NULL;
-	int rc = host.Comm_create_errhandler(scratch_note_error, &errhandler);
-
-	if (rc)
-		return rc;
-	rc = host.Comm_set_errhandler(comm, errhandler);
-	host.Errhandler_free(&errhandler);
-	return rc;
-}
-
-/* Duplicates a communicator without its attributes. Returns: 0 or an MPI error code. */
-static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
-{
-	MPI_Group group = NULL;
-	int rc = host.Comm_group(comm, &group);
-
-	if (rc)
-		return rc;
-	/* MPI_Comm_create_group involves only the ranks of the group, so a rank without Sluice
-	 * stays undisturbed */
-	*out = NULL;
-	rc = host.Comm_create_group(comm, group, tag, out);
-	host.Group_free(&group);
-	return rc;
-}
-
 /* ---- the job ----------------------------------------------------------------------------- */
 
 static const char *refusal(const struct rt_identity *all, int ranks)
@@ -106,7 +77,7 @@ void hier_bootstrap(void)
 	rt_identity(&mine);
 	all = base_fault("hier_bootstrap") ? NULL : calloc((size_t)ranks, sizeof(*all));
 	keys = malloc((size_t)ranks * sizeof(*keys));
-	if (!copy_of(abi.comm_world, WORLD_TAG, &comm)) {
+	if (!scratch_copy_of(abi.comm_world, WORLD_TAG, &comm)) {
 		if (all_have(all && keys, comm) &&
 		    !host.Allgather(&mine, sizeof(mine), abi.byte, all, sizeof(mine), abi.byte,
 				    comm)) {
@@ -214,7 +185,8 @@ static int connect_near(struct hier_comm *s)
 
 	if (rc)
 		return -EIO;
-	silence(s->near); /* without effect on failure: `near` has the error handler of `wire` */
+	/* without effect on failure: `near` has the error handler of `wire` */
+	scratch_silence(s->near);
 	rc = rt_comm_create(&oob, &s->local);
 	host.Comm_free(&s->near);
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
@@ -305,7 +277,8 @@ __attribute__((cold)) static struct hier_comm *hier_create(struct comm_state *cs
 	bool ok = all_agree(cs, has_room && s);
 
 	if (ok) /* an error before all ranks have it would reach the program */
-		ok = all_agree(cs, !copy_of(cs->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
+		ok = all_agree(cs, !scratch_copy_of(cs->comm, WIRE_TAG, &s->wire) &&
+				   !scratch_silence(s->wire));
 	if (ok)
 		ok = all_agree(cs, !connect_near(s)) && set_segment(s);
 	if (ok)

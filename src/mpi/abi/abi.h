@@ -230,8 +230,12 @@ void scratch_free(void);
 #define ON_SCRATCH_LOCKED(call) (scratch_lock(), scratch_unlock(ON_SCRATCH(call)))
 void scratch_lock(void);
 int scratch_unlock(int rc); /* returns rc */
-/* Error handler that records the error for scratch_result(). */
-MPI_Comm_errhandler_function scratch_note_error;
+/* Copies a communicator without its attributes; tag: of MPI_Comm_create_group(), which disturbs no
+ * rank outside the group. Returns: 0 or an MPI error code. */
+int scratch_copy_of(MPI_Comm comm, int tag, MPI_Comm *out);
+/* Has the host MPI return errors on this communicator, for scratch_result(). Returns: 0 or an MPI
+ * error code. */
+int scratch_silence(MPI_Comm comm);
 extern __thread int scratch_error __attribute__((tls_model("initial-exec")));
 static inline int scratch_result(int rc)
 {

@@ -16,32 +16,44 @@ static struct {
 	pthread_mutex_t turn; /* held while a thread communicates on comm */
 } scratch = { .lock = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_MUTEX_INITIALIZER };
 
-void scratch_note_error(void *comm, int *code, ...)
+static void note_error(void *comm, int *code, ...) { scratch_error = *code; }
+
+int scratch_silence(MPI_Comm comm)
 {
-	scratch_error = *code;
+	MPI_Errhandler errhandler = NULL;
+	int rc = host.Comm_create_errhandler(note_error, &errhandler);
+
+	if (rc)
+		return rc;
+	rc = host.Comm_set_errhandler(comm, errhandler);
+	host.Errhandler_free(&errhandler);
+	return rc;
+}
+
+int scratch_copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
+{
+	MPI_Group group = NULL;
+	int rc = host.Comm_group(comm, &group);
+
+	if (rc)
+		return rc;
+	*out = NULL;
+	rc = host.Comm_create_group(comm, group, tag, out);
+	host.Group_free(&group);
+	return rc;
 }
 
 static int make_locked(void)
 {
 	enum { TAG = 0x51c }; /* unique tag of this call on MPI_COMM_SELF */
-	MPI_Errhandler errhandler = NULL;
-	MPI_Group group = NULL;
-	int rc;
 
-	if (host.Comm_group(abi.comm_self, &group))
+	/* not MPI_Comm_dup(): other threads may use MPI_COMM_SELF */
+	if (scratch_copy_of(abi.comm_self, TAG, &scratch.comm))
 		return -EIO;
-	/* unlike MPI_Comm_dup, this copies no attributes, and other threads may use
-	 * MPI_COMM_SELF */
-	rc = host.Comm_create_group(abi.comm_self, group, TAG, &scratch.comm);
-	host.Group_free(&group);
-	if (rc)
-		return -EIO;
-	if (host.Comm_create_errhandler(scratch_note_error, &errhandler)) {
+	if (scratch_silence(scratch.comm)) {
 		host.Comm_free(&scratch.comm);
 		return -EIO;
 	}
-	host.Comm_set_errhandler(scratch.comm, errhandler);
-	host.Errhandler_free(&errhandler);
 	scratch.is_made = true;
 	return 0;
 }
