@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The facts of one ABI as struct abi. mpich.c, ompi.c and std.c include it behind the ABI's own
- * header. */
+ * header, and ABI_HANDLE(): what the tables of known datatypes and operations hold at first. */
 #ifndef SLUICE_MPI_ABI_DRIVER_H
 #define SLUICE_MPI_ABI_DRIVER_H
 
-/* Fills all facts except the tables of known datatypes and operations. */
+static ABI_TABLE struct abi_known numbers[] = {
+#define X(name, handle, type) { ABI_HANDLE(handle), type },
+	ABI_NUMBERS(X)
+#undef X
+};
+
+static ABI_TABLE struct abi_known ops[] = {
+#define X(name, handle, op) { ABI_HANDLE(handle), op },
+	ABI_OPS(X)
+#undef X
+};
+
 static inline void driver_fill(struct abi *out, size_t handle_bytes)
 {
 	*out = (struct abi){
@@ -54,6 +65,10 @@ static inline void driver_fill(struct abi *out, size_t handle_bytes)
 		.distribute_none = ABI_DISTRIBUTE_NONE,
 		.distribute_cyclic = ABI_DISTRIBUTE_CYCLIC,
 		.distribute_dflt_darg = ABI_DISTRIBUTE_DFLT_DARG,
+		.numbers = numbers,
+		.number_count = BASE_ARRAY_LEN(numbers),
+		.ops = ops,
+		.op_count = BASE_ARRAY_LEN(ops),
 	};
 }
 

@@ -8,9 +8,10 @@
 #include "mpi/abi/abi.h"
 
 #define SLUICE_ABI_TYPES_GIVEN
+#define ABI_TABLE /* find_known() writes the handles */
+#define ABI_HANDLE(symbol) 0
 #include "mpi/abi/ompi.h"
 #include "mpi/abi/driver.h"
-#include "rt/collective.h"
 
 struct abi_ompi_symbols abi_ompi_symbols;
 
@@ -19,19 +20,9 @@ static const char *const number_symbols[] = {
 	ABI_NUMBERS(X)
 #undef X
 };
-static struct abi_known numbers[] = {
-#define X(name, symbol, type) { 0, type },
-	ABI_NUMBERS(X)
-#undef X
-};
 
 static const char *const op_symbols[] = {
 #define X(name, symbol, op) "ompi_mpi_" symbol,
-	ABI_OPS(X)
-#undef X
-};
-static struct abi_known ops[] = {
-#define X(name, symbol, op) { 0, op },
 	ABI_OPS(X)
 #undef X
 };
@@ -89,9 +80,5 @@ int abi_ompi(struct abi *out, const struct host_library *library)
 	out->is_started_by_pmix = true;
 	out->packs_gaps = true; /* ob1 and UCX do */
 	message_min_bytes = 4096; /* ob1's limit is that, less a header */
-	out->numbers = numbers;
-	out->number_count = BASE_ARRAY_LEN(numbers);
-	out->ops = ops;
-	out->op_count = BASE_ARRAY_LEN(ops);
 	return 0;
 }
