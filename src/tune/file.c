@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Search for a tune file, and its reader. */
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,25 +249,6 @@ static int read_line(struct reader *r, char *line, int number)
 	return refuse(r->out, "line %d is neither a value nor a comment", number);
 }
 
-/* Reads the whole file. Returns: -errno on failure. */
-static int read_all(int fd, char *text, size_t cap)
-{
-	size_t used = 0;
-	ssize_t n;
-
-	while ((n = read(fd, text + used, cap - 1 - used)) != 0) {
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		used += (size_t)n;
-		if (used == cap - 1)
-			return -EFBIG;
-	}
-	text[used] = '\0';
-	return strlen(text) == used ? 0 : -EILSEQ;
-}
-
 static void load_text(struct reader *r, char *text)
 {
 	int number = 1, ret = 0;
@@ -287,18 +267,19 @@ static void load_text(struct reader *r, char *text)
 __attribute__((cold)) static bool load_path(struct reader *r, const char *path)
 {
 	struct tune_result *out = r->out;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
 	char text[FILE_BYTES];
+	int n = os_procfile_read(path, text, sizeof text);
 
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+	if (n == -ENOENT || n == -ENOTDIR)
 		return false;
 	snprintf(out->path, sizeof out->path, "%s", path);
-	ret = fd < 0 ? -errno : read_all(fd, text, sizeof text);
-	if (fd >= 0)
-		close(fd);
-	if (ret) {
+	if (n == FILE_BYTES - 1)
+		n = -EFBIG;
+	else if (n >= 0 && strlen(text) != (size_t)n)
+		n = -EILSEQ;
+	if (n < 0) {
 		out->state = TUNE_REFUSED;
-		refuse(out, "it cannot be read: %s", strerror(-ret));
+		refuse(out, "it cannot be read: %s", strerror(-n));
 	} else {
 		load_text(r, text);
 	}
