@@ -35,8 +35,7 @@ static bool mapping_next(struct mapping_walk *w, struct mapping *out)
 			continue;
 		}
 		*out = (struct mapping){ w->at, base_min_u64(v.end, w->end), offset,
-				       (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) |
-					       (v.exec ? PROT_EXEC : 0), v.shared };
+				       mapping_prot(&v), v.shared };
 		w->at = out->end;
 		if (arena_is_inode(&v, r->inode) && v.offset + (out->start - v.start) == offset)
 			return true;

@@ -45,14 +45,12 @@ static bool collect(const struct os_vma *v, void *arg)
 			    .inode = v->inode,
 			    .state = REGION_RETURNED,
 			    .retired = true };
-	int prot =
-		(v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);
 	bool copied;
 
 	if (!arena_is_known(v) || is_in_use(v))
 		return true;
-	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset, prot, NULL,
-					    &copied))
+	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset,
+					    mapping_prot(v), NULL, &copied))
 		base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
 	if (region_table.head->n < TABLE_MAX)
 		table_insert(&r);

@@ -161,7 +161,6 @@ struct region_table {
 	struct region_head *head; /* changes under the lock, and leaves the old version odd */
 	uint32_t next_ticket, last_id; /* wrap around, and are never 0 */
 	bool has_pins;
-	uint32_t overlaps; /* a result of table_each_overlap */
 	bool off;   /* after region_fini(): no more adoption */
 	int forks;  /* threads that are forking now: no adoption, no pins */
 	bool is_read; /* region_set_read_by_peers() */
@@ -253,6 +252,10 @@ struct mapping {
 	int prot;
 	bool shared;
 };
+static inline int mapping_prot(const struct os_vma *v)
+{
+	return (v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);
+}
 
 /* Is [start, end) of r, with the edge pages that belong to it, still a shared mapping of its pages?
  * */

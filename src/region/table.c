@@ -2,9 +2,10 @@
 /*
  * The regions of this process, sorted by address, never overlapping.
  *
- *   (nothing) --adopt--> ACTIVE --keep--> ZOMBIE --drop/leave--> (nothing)
- *                          |                ^ private pages; the extent's offsets stay reserved,
- *                          +--drop/leave/exclusive--> (nothing)   as the mapping still names them
+ *   (nothing) --adopt--> ACTIVE --return--> RETURNED --drop, unmap--> (nothing)
+ *                          |                  ^ private pages; the extent's offsets stay reserved,
+ *                          |                    as the mapping still names them
+ *                          +--drop, return_exclusive, unmap--> (nothing)
  */
 #include <errno.h>
 #include <string.h>
@@ -228,7 +229,12 @@ static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
 		ends_make_private(&region_table.head->at[at]);
 }
 
-static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_table.overlaps++; }
+static bool overlaps_locked(uintptr_t start, uintptr_t end)
+{
+	uint32_t i = table_find(start);
+
+	return i < region_table.head->n && region_table.head->at[i].start < end;
+}
 
 /*
  * The slow part, without the lock: r is in the table, pinned, and not described to anyone. When r
@@ -242,9 +248,7 @@ static int fill_locked(struct region *r)
 	int ret;
 
 	r->inode = arena_inode_locked();
-	region_table.overlaps = 0;
-	table_each_overlap(r->start, r->end, visit_count);
-	if (region_table.overlaps) {
+	if (overlaps_locked(r->start, r->end)) {
 		ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 		if (!ret) {
 			if (huge)
@@ -371,9 +375,7 @@ static int grow_locked(struct region *r, uint64_t bytes, const struct rules_know
 	int ret;
 
 	extend(&more, r->end, bytes);
-	region_table.overlaps = 0;
-	table_each_overlap(r->end, more.end, visit_count);
-	if (region_table.overlaps || rules_refusal_locked(r->end, more.end, known))
+	if (overlaps_locked(r->end, more.end) || rules_refusal_locked(r->end, more.end, known))
 		return -EBUSY;
 	huge = arena_is_huge_locked(offset, more.end - r->end);
 	ret = pages_adopt(r->end, more.end - r->end, &e, &huge);
@@ -495,18 +497,23 @@ static struct buffer buffer_of(const void *buf, uint64_t bytes)
 			       base_round_down(end, OS_PAGE) };
 }
 
+/* Does the buffer hold pages that may be adopted? */
+static bool has_pages(const struct buffer *b)
+{
+	return b->in_start < b->in_end && (base_opt.region_kind == BASE_REGION_AUTO ||
+					   base_opt.region_kind == BASE_REGION_ARENA);
+}
+
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		     struct region_desc *out)
 {
-	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
-		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct buffer b = buffer_of(buf, bytes);
 	uint64_t to_adopt;
 	struct region r;
 	bool mapped;
 
 	*out = (struct region_desc){ .addr = (uintptr_t)buf, .bytes = bytes };
-	if (!may || b.in_start >= b.in_end)
+	if (!has_pages(&b))
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
@@ -534,12 +541,10 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 
 bool region_is_reused(const void *buf, uint64_t bytes, enum region_intent intent, uint32_t uses)
 {
-	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
-		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct buffer b = buffer_of(buf, bytes);
 	uint64_t earned;
 
-	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
+	if (!has_pages(&b) || bytes < base_opt.region_adopt_min_bytes)
 		return false;
 	if (peek_covers(b.in_start, b.in_end))
 		return true;
@@ -556,14 +561,12 @@ void region_forget_uses(uintptr_t block) { reuse_forget(base_round_up(block, OS_
 
 bool region_overlaps(uintptr_t start, uintptr_t end)
 {
-	uint32_t i;
 	bool ret;
 
 	if (region_is_locked_here() || !peek_overlaps(start, end))
 		return false;
 	region_lock();
-	i = table_find(start);
-	ret = i < region_table.head->n && region_table.head->at[i].start < end;
+	ret = overlaps_locked(start, end);
 	region_unlock();
 	return ret;
 }
