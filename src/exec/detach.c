@@ -5,7 +5,6 @@
  * run, so any number of threads and signal handlers may call these functions at once.
  */
 #include "exec/private.h"
-#include "progress/progress.h"
 
 /* ---- may the call return? ---------------------------------------------------------------- */
 
@@ -179,13 +178,11 @@ uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(
 
 void call_peers(struct exec_run *r, struct node_wait *w)
 {
-	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
+	bool is_stuck = node_wait_is_stuck(w);
 
-	for (uint32_t i = 0; f.is_stuck && i < r->op_count; i++) {
-		f.needs_peer = transfer_may_be_held(r, i);
-		if (progress_decide(&f) == PROGRESS_WAKE_PEER)
+	for (uint32_t i = 0; is_stuck && i < r->op_count; i++)
+		if (transfer_may_be_held(r, i)) /* the peer may be computing */
 			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
-	}
 }
 
 int exec_pause(struct exec_run *r, struct node_wait *w)

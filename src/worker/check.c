@@ -145,7 +145,6 @@ static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t cla
 bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
-	struct progress_facts f = { .asker = PROGRESS_WAITER };
 	uint32_t state, g = (uint32_t)group;
 	uint64_t intent;
 	bool any = false;
@@ -160,9 +159,8 @@ bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 			continue;
 		now = os_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
-		f.overdue_ns = now > due ? now - due : 0;
-		if (progress_decide(&f) == PROGRESS_LEND)
-			any |= is_late(p, t, claim, f.overdue_ns);
+		if (now > due)
+			any |= is_late(p, t, claim, now - due);
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)

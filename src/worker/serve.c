@@ -48,14 +48,10 @@ static void claim_unlock(void *arg)
 static bool share(uint64_t bytes)
 {
 	struct worker_announcements *b = &serve.page->announced;
-	const struct progress_facts f = {
-		.asker = PROGRESS_SHARER,
-		.work_ns = os_copy_ns(bytes),
-		.polling = atomic_load_explicit(&b->seekers, memory_order_relaxed),
-		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
-	};
 
-	if (progress_decide(&f) != PROGRESS_WAKE)
+	if (!progress_shares(os_copy_ns(bytes),
+			     atomic_load_explicit(&b->seekers, memory_order_relaxed),
+			     atomic_load_explicit(&b->sleepers, memory_order_relaxed)))
 		return false;
 	announce_wake(b);
 	return true;
@@ -146,13 +142,14 @@ static void settle_in(struct worker_thread *t)
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
 }
 
-/* Polls or sleeps, as nothing is announced. Returns: how long the next poll may last. */
-static uint64_t poll_or_sleep(uint32_t known, uint64_t poll_ns, enum progress_action action)
+/* Polls, for poll_ns, and sleeps, as nothing is announced. Returns: how long the next poll may
+ * last. */
+static uint64_t poll_or_sleep(uint32_t known, uint64_t poll_ns)
 {
 	struct worker_announcements *b = &serve.page->announced;
 	uint64_t since = os_now_ns();
 
-	if (action != PROGRESS_POLL || !announce_poll(b, known, since + poll_ns))
+	if (!poll_ns || !announce_poll(b, known, since + poll_ns))
 		announce_sleep(b, known);
 	return progress_poll_ns(poll_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
@@ -162,8 +159,6 @@ static void *thread_main(void *arg)
 	struct worker_thread *t = arg;
 	struct worker_announcements *b = &serve.page->announced;
 	bool polls = t == &serve.page->thread[0]; /* one polling thread is enough */
-	struct progress_facts f = { .asker = PROGRESS_MOVER };
-	enum progress_action action;
 	uint64_t poll_ns = 0, word;
 	uint32_t at = 0, known;
 
@@ -171,13 +166,10 @@ static void *thread_main(void *arg)
 	for (;;) {
 		known = atomic_load_explicit(&b->count, memory_order_acquire);
 		word = announce_peek(b, &at);
-		f.work_ns = word != 0;
-		f.poll_ns = polls ? poll_ns : 0;
-		action = progress_decide(&f);
-		if (action == PROGRESS_CLAIM)
+		if (word)
 			serve_announced(t, &at, word);
 		else
-			poll_ns = poll_or_sleep(known, poll_ns, action);
+			poll_ns = poll_or_sleep(known, polls ? poll_ns : 0);
 	}
 	return NULL;
 }

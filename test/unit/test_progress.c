@@ -12,86 +12,57 @@ static const struct {
 	struct progress_facts f;
 	enum progress_action want;
 } situations[] = {
-	/* a rank returns to its program */
 	{ "no partner has arrived: the last to arrive starts the transfer",
-	  { PROGRESS_DETACHER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
 	{ "a mover polls: even short work is announced",
-	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .polling = 1 },
+	  { .work_ns = 1, .has_process = 1, .has_cpu = 1, .polling = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "one mover polls: the others go on sleeping",
-	  { PROGRESS_DETACHER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .polling = 1,
+	  { .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .polling = 1,
 	    .asleep = 3 },
 	  PROGRESS_ANNOUNCE },
 	{ "all sleep, and the work takes as long as a wake-up",
-	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "... it takes less: the rank does it in its wait",
-	  { PROGRESS_DETACHER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
 	{ "... and the user forces movers",
-	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
+	  { .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
 	    .is_forced = 1 },
 	  PROGRESS_WAKE },
 	{ "a waiting partner finishes before a mover runs",
-	  { PROGRESS_DETACHER, .work_ns = LONG - 1, .has_waiters = 1, .has_process = 1,
+	  { .work_ns = LONG - 1, .has_waiters = 1, .has_process = 1,
 	    .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
 	{ "... it does not finish before",
-	  { PROGRESS_DETACHER, .work_ns = LONG, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
+	  { .work_ns = LONG, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "... but a mover polls",
-	  { PROGRESS_DETACHER, .work_ns = 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
+	  { .work_ns = 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .polling = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "all movers are busy",
-	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
+	  { .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "no process, a channel, and a CPU for it",
-	  { PROGRESS_DETACHER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
+	  { .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
 	  PROGRESS_FEED },
 	{ "... and every CPU has a rank",
-	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1 },
+	  { .work_ns = LONG, .has_channel = 1 },
 	  PROGRESS_NOTHING },
 	{ "... and the user forces movers",
-	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
+	  { .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
 	  PROGRESS_FEED },
 	{ "a process and a channel: the process, which interrupts no rank",
-	  { PROGRESS_DETACHER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
+	  { .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "no mover exists",
-	  { PROGRESS_DETACHER, .work_ns = LONG, .has_cpu = 1 },
+	  { .work_ns = LONG, .has_cpu = 1 },
 	  PROGRESS_NOTHING },
-	/* a rank waits */
-	{ "a short wait", { PROGRESS_WAITER, .needs_peer = 1 }, PROGRESS_NOTHING },
-	{ "a long wait for a process that computes and alone can go on",
-	  { PROGRESS_WAITER, .is_stuck = 1, .needs_peer = 1 },
-	  PROGRESS_WAKE_PEER },
-	{ "a long wait, but any rank could go on",
-	  { PROGRESS_WAITER, .is_stuck = 1 },
-	  PROGRESS_NOTHING },
-	{ "an overdue mover",
-	  { PROGRESS_WAITER, .overdue_ns = 1 },
-	  PROGRESS_LEND },
-	/* a mover has claimed a fragment */
-	{ "much work, and others sleep",
-	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS, .asleep = 1 },
-	  PROGRESS_WAKE },
-	{ "little work",
-	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 },
-	  PROGRESS_NOTHING },
-	{ "much work, and one polls",
-	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .polling = 1 },
-	  PROGRESS_NOTHING },
-	{ "much work, and none sleeps", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_NOTHING },
-	/* a mover has nothing to do */
-	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .poll_ns = 1 }, PROGRESS_CLAIM },
-	{ "no work, and the last came soon",
-	  { PROGRESS_MOVER, .poll_ns = 1 },
-	  PROGRESS_POLL },
-	{ "no work", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
 };
 
 UNIT_TEST(progress_disturbs_those_who_can_help_and_nobody_else)
@@ -108,10 +79,8 @@ UNIT_TEST(progress_disturbs_those_who_can_help_and_nobody_else)
 /* ---- invariants over every combination of facts ------------------------------------------- */
 
 static const uint64_t amounts[] = {
-	0,        1,    WAKE - 1, WAKE,      PROGRESS_SHARE_NS - 1, PROGRESS_SHARE_NS,
-	LONG - 1, LONG, LONG + 1, UINT64_MAX
+	0, 1, WAKE - 1, WAKE, LONG - 1, LONG, LONG + 1, UINT64_MAX
 };
-static const uint64_t some_ns[] = { 0, 1, UINT64_MAX };
 static const uint32_t threads[] = { 0, 1, 8 };
 
 /* Decodes number n into facts, the last digit first. Returns: false when n exceeds all of them. */
@@ -119,67 +88,37 @@ static bool facts_of(uint64_t n, struct progress_facts *f)
 {
 #define DIGIT(values) ((values)[n % BASE_ARRAY_LEN(values)]); n /= BASE_ARRAY_LEN(values)
 #define BIT() (n % 2); n /= 2
-	f->asker = (enum progress_asker)(n % 4);
-	n /= 4;
 	f->work_ns = DIGIT(amounts);
-	f->overdue_ns = DIGIT(some_ns);
-	f->poll_ns = DIGIT(some_ns);
 	f->polling = DIGIT(threads);
 	f->asleep = DIGIT(threads);
 	f->has_waiters = BIT();
-	f->needs_peer = BIT();
 	f->has_process = BIT();
 	f->has_channel = BIT();
 	f->has_cpu = BIT();
 	f->is_forced = BIT();
-	f->is_stuck = BIT();
 	return !n;
 }
 
 static void check(const struct progress_facts *f, enum progress_action a, const char **out_broken)
 {
-	bool is_rank = f->asker == PROGRESS_DETACHER || f->asker == PROGRESS_WAITER;
-	bool is_waiting = f->asker == PROGRESS_WAITER;
-	bool is_pending = f->work_ns || f->overdue_ns || (f->is_stuck && f->needs_peer);
-	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_ANNOUNCE || a == PROGRESS_FEED ||
-			a == PROGRESS_WAKE_PEER || a == PROGRESS_LEND;
-
 #define HOLDS(condition, what) \
 	do { \
 		if (!(condition)) \
 			*out_broken = what; \
 	} while (0)
-	HOLDS(is_pending || !disturbs, "nothing is pending, and somebody is disturbed");
-	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE && a != PROGRESS_FEED &&
-			     a != PROGRESS_CLAIM),
-	      "there is no work, and it is given away");
+	HOLDS(f->work_ns || a == PROGRESS_NOTHING, "nothing is pending, and somebody is disturbed");
 	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->polling),
 	      "who does not sleep is woken, or beside one that looks");
 	HOLDS(a != PROGRESS_WAKE || f->work_ns >= PROGRESS_WAKE_NS || f->is_forced,
 	      "a wake-up for less than it takes");
-	HOLDS(f->asker != PROGRESS_DETACHER || f->has_cpu || f->is_forced || a == PROGRESS_NOTHING,
+	HOLDS(f->has_cpu || f->is_forced || a == PROGRESS_NOTHING,
 	      "no CPU is idle, and a mover would displace a rank");
-	HOLDS(f->asker != PROGRESS_DETACHER || f->has_process || f->has_channel ||
-		      a == PROGRESS_NOTHING,
+	HOLDS(f->has_process || f->has_channel || a == PROGRESS_NOTHING,
 	      "nobody is there");
-	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE) || f->asker == PROGRESS_SHARER ||
-		      f->has_process,
+	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE) || f->has_process,
 	      "no process is there");
 	HOLDS(a != PROGRESS_FEED || (f->has_channel && !f->has_process),
 	      "no channel, or one beside the process");
-	HOLDS(a != PROGRESS_WAKE_PEER || (is_waiting && f->is_stuck && f->needs_peer),
-	      "a call that nobody needs");
-	HOLDS(a != PROGRESS_LEND || (is_waiting && f->overdue_ns), "a CPU is lent to nobody");
-	HOLDS((a != PROGRESS_CLAIM && a != PROGRESS_POLL && a != PROGRESS_SLEEP) ||
-		      f->asker == PROGRESS_MOVER,
-	      "who is no mover is to work");
-	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_CLAIM || a == PROGRESS_POLL ||
-		      a == PROGRESS_SLEEP,
-	      "a mover is to leave");
-	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->poll_ns || a == PROGRESS_SLEEP,
-	      "a mover without work does not sleep");
-	HOLDS(!is_rank || (a != PROGRESS_CLAIM && a != PROGRESS_POLL),
-	      "a rank is told to work for others");
 }
 
 UNIT_TEST(progress_never_disturbs_in_vain)
@@ -197,10 +136,10 @@ UNIT_TEST(progress_never_disturbs_in_vain)
 		action = progress_decide(&f);
 		check(&f, action, &broken);
 		if (broken)
-			unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ": %s (asker %d, action %d)",
-				  n, broken, f.asker, action);
+			unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ": %s (action %d)", n,
+				  broken, action);
 	} while (++n);
-	CHECK_EQ(n, 4 * 10 * 3 * 3 * 3 * 3 * 128); /* all of them */
+	CHECK_EQ(n, 8 * 3 * 3 * 32); /* all of them */
 }
 
 /* With more work, or one more polling mover, no mover gets less. */
@@ -209,17 +148,27 @@ UNIT_TEST(progress_gives_away_no_less_when_there_is_more_to_do)
 	struct progress_facts f, more;
 
 	for (uint64_t n = 0; facts_of(n, &f); n++) {
-		if (f.asker != PROGRESS_DETACHER || !progress_has_mover(progress_decide(&f)))
+		if (progress_decide(&f) == PROGRESS_NOTHING)
 			continue;
 		more = f;
 		for (size_t i = 0; i < BASE_ARRAY_LEN(amounts); i++) {
 			more.work_ns = amounts[i];
 			if (amounts[i] >= f.work_ns &&
-			    !progress_has_mover(progress_decide(&more)))
+			    progress_decide(&more) == PROGRESS_NOTHING)
 				unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ", amount %zu", n,
 					  i);
 		}
 	}
+}
+
+/* ---- movers -------------------------------------------------------------------------------- */
+
+UNIT_TEST(movers_share_long_work_with_those_that_sleep)
+{
+	CHECK(progress_shares(PROGRESS_SHARE_NS, 0, 1));
+	CHECK(!progress_shares(PROGRESS_SHARE_NS - 1, 0, 1)); /* little work */
+	CHECK(!progress_shares(LONG, 1, 1)); /* one polls */
+	CHECK(!progress_shares(LONG, 0, 0)); /* none sleeps */
 }
 
 /* ---- how long movers look ---------------------------------------------------------------- */

@@ -291,12 +291,10 @@ static void situation_collect(struct rt_comm *c, struct exec_run *r, const struc
 	f->copy_ns = os_copy_ns(d->copy_bytes);
 	f->partner_copy_ns = os_copy_ns(d->partner_copy_bytes);
 	f->waited_ns = exec_waited_for_ns(r);
-	s->movers = (struct progress_facts){ .asker = PROGRESS_DETACHER,
-					     .work_ns = f->copy_ns,
-					     .has_waiters = f->waited_ns };
+	s->movers = (struct progress_facts){ .work_ns = f->copy_ns, .has_waiters = f->waited_ns };
 	offload_facts(c, d->movers, &s->movers);
 	f->has_process = s->movers.has_process;
-	f->has_mover = progress_has_mover(progress_decide(&s->movers));
+	f->has_mover = progress_decide(&s->movers) != PROGRESS_NOTHING;
 	s->movers.is_forced = is_forced(s);
 	s->site = policy_site(d->site, d->is_root, d->bytes);
 	f->site_may_try = is_forced(s) || policy_site_may_try(s->site);

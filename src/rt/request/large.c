@@ -130,9 +130,8 @@ static struct exec_shape shape_of(const struct rt_request *r)
 /* The worker process only: channels serve calls that returned early. */
 static void announce(struct rt_request *r)
 {
-	struct progress_facts f = { .asker = PROGRESS_DETACHER };
+	struct progress_facts f = { .has_waiters = exec_is_waited_for(r->run) };
 
-	f.has_waiters = exec_is_waited_for(r->run);
 	offload_facts(r->comm, DETACH_TO_WORKER, &f);
 	offload_announce(r->comm, r->run, &f);
 }

@@ -56,12 +56,8 @@ static void call_next(void)
 /* After a long wait, or a millisecond without progress. */
 static void ask_others(bool is_stuck)
 {
-	struct progress_facts f = { .asker = PROGRESS_WAITER,
-				    .needs_peer = true,
-				    .is_stuck = is_stuck };
-
 	each(offload_check_worker);
-	if (progress_decide(&f) == PROGRESS_WAKE_PEER)
+	if (is_stuck)
 		call_next();
 }
 
