@@ -10,7 +10,7 @@ static uint64_t total_of(const struct reduce_view *v, uint32_t slice)
 
 static void finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 {
-	if (!xfer_complete(v->words(v->ctx, slice), v->tag, xfer_bit(unit), total_of(v, slice)))
+	if (!xfer_complete(v->words(v->ctx, slice), xfer_bit(unit), total_of(v, slice)))
 		return;
 	for (int r = 0; r < node_size(v->group); r++) /* each rank waits for all slices */
 		if (r != node_rank(v->group))

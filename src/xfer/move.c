@@ -207,7 +207,7 @@ static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 
 void xfer_finish(struct xfer_view *v, uint64_t bits)
 {
-	if (!xfer_complete(v->x, v->tag, bits, v->plan.total))
+	if (!xfer_complete(v->x, bits, v->plan.total))
 		return;
 	if (v->dst.rank != node_rank(v->group))
 		node_wake(v->group, v->dst.rank);

@@ -78,7 +78,7 @@ void xfer_unclaim(struct xfer *x, uint32_t unit)
 				  memory_order_release); /* partner: claim */
 }
 
-bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total)
+bool xfer_complete(struct xfer *x, uint64_t bits, uint64_t total)
 {
 	/*
 	 * release: a reader of the total sees this mover's bytes; acquire: the last mover has seen
@@ -86,7 +86,6 @@ bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total)
 	 */
 	uint64_t word = atomic_fetch_or_explicit(&x->done, bits, memory_order_acq_rel);
 
-	(void)tag; /* a claimed unit keeps the transfer open, and so its tag */
 	return (word & total) != total && ((word | bits) & total) == total;
 }
 

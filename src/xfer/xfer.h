@@ -111,10 +111,10 @@ bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit);
  */
 void xfer_unclaim(struct xfer *x, uint32_t unit);
 /*
- * Complete the units in `bits`, which the caller has claimed. Returns: true for the caller that
- * completes `total`.
+ * Complete the units in `bits`, which the caller has claimed: the transfer stays open until then.
+ * Returns: true for the caller that completes `total`.
  */
-bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
+bool xfer_complete(struct xfer *x, uint64_t bits, uint64_t total);
 /* Are all these units complete, or the transfer over? */
 bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
 bool xfer_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units);

@@ -20,7 +20,7 @@ static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units,
 				   _Atomic uint64_t *intent, uint64_t name) UNUSED;
 static void model_unmark(struct xfer *x) UNUSED;
 static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total) UNUSED;
+static bool model_complete(struct xfer *x, uint64_t bits, uint64_t total) UNUSED;
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits) UNUSED;
 static bool model_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
 #include "xfer/protocol.c"

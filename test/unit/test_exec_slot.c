@@ -52,14 +52,14 @@ static void move(struct world *w, uint64_t tag, uint64_t schedule, uint64_t desc
 		return;
 	if (schedule != tag || desc != tag)
 		il_fail("a fragment was claimed by what belongs to another collective");
-	model_complete(&w->x, tag, xfer_bit(i), xfer_bits(fragments[tag] + 1));
+	model_complete(&w->x, xfer_bit(i), xfer_bits(fragments[tag] + 1));
 }
 
 static bool receiver_round(struct world *w, struct place *p)
 {
 	if (p->phase == PHASE_BEGIN) {
 		publish(w, ++p->tag);
-		model_complete(&w->x, p->tag, xfer_bit(fragments[p->tag]),
+		model_complete(&w->x, xfer_bit(fragments[p->tag]),
 			       xfer_bits(fragments[p->tag] + 1));
 		p->phase = PHASE_MOVE;
 		return true;

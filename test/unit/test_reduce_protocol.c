@@ -74,7 +74,7 @@ static void move(struct world *w, uint64_t tag, const uint64_t *desc)
 	for (int r = 0; r < RANKS; r++)
 		atomic_store_explicit(&w->memory[r][unit], tag * BROUGHT + RESULT,
 				      memory_order_relaxed);
-	model_complete(&w->x, tag, xfer_bit(unit), xfer_bits((uint32_t)tag));
+	model_complete(&w->x, xfer_bit(unit), xfer_bits((uint32_t)tag));
 }
 
 static void check_result(struct world *w, int rank, uint64_t tag)

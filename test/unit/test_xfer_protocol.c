@@ -78,7 +78,7 @@ static uint32_t units_of(uint64_t tag)
 
 static void complete(struct world *w, uint64_t tag, uint32_t i)
 {
-	if (model_complete(&w->x, tag, xfer_bit(i), total_of(tag)) && il_turn())
+	if (model_complete(&w->x, xfer_bit(i), total_of(tag)) && il_turn())
 		w->completed[tag]++;
 }
 

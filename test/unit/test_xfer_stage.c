@@ -34,7 +34,7 @@ static uint64_t model_consumed(struct xfer *x, uint64_t tag);
 static int model_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
 static void model_finish(struct xfer_view *v, uint64_t bits)
 {
-	model_complete(v->x, v->tag, bits, v->plan.total);
+	model_complete(v->x, bits, v->plan.total);
 }
 #include "xfer/stage.c"
 #undef os_copy

@@ -335,7 +335,7 @@ static void cancel_one(struct sched_driver *d, uint32_t n)
 			break;
 		sched_yield();
 	}
-	xfer_complete(&j->x, j->tag, mine, all);
+	xfer_complete(&j->x, mine, all);
 	publish(d, d->st->open_jobs & ~(1ull << n));
 }
 

@@ -401,7 +401,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	}
 	if (w.dst.rank != g->rank)
 		base_count(BASE_CTR_BYTES_HELPED, n);
-	if (xfer_complete(&j->x, b->tag, xfer_bit(unit), work_bits(&w)) && w.dst.rank != g->rank)
+	if (xfer_complete(&j->x, xfer_bit(unit), work_bits(&w)) && w.dst.rank != g->rank)
 		node_wake(g->node, w.dst.rank);
 	return true;
 }
