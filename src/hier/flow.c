@@ -15,7 +15,7 @@ void flow_note_error(struct flow *f, int err)
 	f->err = err;
 	f->s->has_failed = true;
 	if (f->s->local)
-		rt_abandon(f->s->local, &f->t->call, err);
+		rt_abandon(f->s->local, f->t->args.name, err);
 }
 
 static void note_code(struct flow *f, int rc)

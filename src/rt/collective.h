@@ -78,6 +78,6 @@ int rt_collective(struct rt_comm *c, const struct coll_call *call);
 bool rt_suits_short(const struct rt_comm *c, enum coll kind, uint64_t bytes);
 int rt_collective_short(struct rt_comm *c, const struct coll_call *call);
 /* Withdraws this rank from an admitted call: the other ranks get an error instead of a hang. */
-void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error);
+void rt_abandon(struct rt_comm *c, const char *name, int error);
 
 #endif

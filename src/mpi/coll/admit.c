@@ -114,7 +114,7 @@ int coll_prepare(struct coll_op *t)
 
 	t->call = (struct coll_call){
 		.kind = t->args.kind,
-		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.root = t->args.root,
 		.in_place =
 			t->in_place || t->has_root_mismatch, /* rt copies no own part */
 		.bytes = t->bytes,
@@ -190,7 +190,7 @@ static int prepare_and_run(struct coll_op *t)
 	const struct rt_question question = {
 		.kind = t->args.kind,
 		.bytes = t->bytes,
-		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.root = t->args.root,
 		.name = t->args.name,
 		.is_fixed = !reduce_may_change(t),
 	};
@@ -205,7 +205,7 @@ static int prepare_and_run(struct coll_op *t)
 	if (!err)
 		err = rt_collective(t->cs->rt, &t->call);
 	else
-		rt_abandon(t->cs->rt, &t->call, err);
+		rt_abandon(t->cs->rt, t->args.name, err);
 	return err ? err : 1;
 }
 
@@ -224,7 +224,7 @@ static bool run_short(struct coll_op *t, int *rc)
 								   : TRACE_WHY_SMALL);
 	err = coll_prepare(t);
 	if (err)
-		rt_abandon(cs->rt, &t->call, err);
+		rt_abandon(cs->rt, t->args.name, err);
 	else
 		err = rt_collective_short(cs->rt, &t->call);
 	*rc = coll_complete(t, err);

@@ -382,7 +382,7 @@ static void start(struct request *r, int err)
 			rt_request_start(r->rt);
 			return;
 		}
-		rt_abandon(c, &r->op.call, err);
+		rt_abandon(c, r->op.args.name, err);
 	}
 	rt_intercept_ref();
 	finish(r, err);
@@ -497,12 +497,10 @@ static int make_handle(struct request *r)
 /* Gives up without a request, and tells the other ranks. */
 static void abandon(struct request *r)
 {
-	const struct coll_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
-
 	if (r->op.cs->multinode)
 		multinode->abandon(&r->op);
 	else
-		rt_abandon(r->op.cs->rt, &named, -ENOMEM);
+		rt_abandon(r->op.cs->rt, r->op.args.name, -ENOMEM);
 	if (r->state != REQUEST_NEW)
 		coll_complete(&r->op, 0); /* closes the prepared buffers */
 	request_put(r);

@@ -376,7 +376,7 @@ int rt_device_collective(struct rt_comm *c, const struct coll_call *call, enum r
 	if (way == RT_DEVICE_DONE)
 		ret = open_and_copy(c, call);
 	if (ret < 0) {
-		rt_abandon(c, call, ret);
+		rt_abandon(c, call->name, ret);
 		return ret;
 	}
 	if (way == RT_DEVICE_DONE && !ret)

@@ -126,6 +126,6 @@ int rt_collective(struct rt_comm *c, const struct coll_call *call)
 	requests_exit_blocking(c);
 	call_exit();
 	if (ret)
-		rt_abandon(c, call, ret);
+		rt_abandon(c, call->name, ret);
 	return ret;
 }

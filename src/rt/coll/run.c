@@ -186,9 +186,9 @@ const char *rt_error_text(int error)
 }
 
 /* The communicator is of no more use to Sluice, and no peer may wait for this rank. */
-void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error)
+void rt_abandon(struct rt_comm *c, const char *name, int error)
 {
 	if (error != -EOWNERDEAD && !exec_is_reported(c->exec))
-		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, rt_error_text(error));
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, rt_error_text(error));
 	exec_abandon(c->exec, error);
 }

@@ -176,9 +176,7 @@ static struct rt_request *pop_first(struct requests_list *l)
 /* The communicator is of no more use to Sluice. */
 static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 {
-	if (ret != -EOWNERDEAD && !exec_is_reported(c->exec))
-		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, rt_error_text(ret));
-	exec_abandon(c->exec, ret);
+	rt_abandon(c, name, ret);
 	while (c->requests.active.first)
 		put_done(pop_first(&c->requests.active), ret);
 	while (c->requests.queued.first)

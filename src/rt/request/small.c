@@ -402,6 +402,6 @@ int rt_collective_short(struct rt_comm *c, const struct coll_call *call)
 	call_exit();
 	ret = ret ? ret : closed;
 	if (ret)
-		rt_abandon(c, call, ret);
+		rt_abandon(c, call->name, ret);
 	return ret;
 }
