@@ -22,8 +22,6 @@
 
 #include "node/private.h"
 
-/* Nobody accepts: a full queue proves that a rank is present, but not its pid. */
-#define DISCOVERY_BACKLOG SOMAXCONN
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* newer headers have it */
 #endif
@@ -116,17 +114,14 @@ __attribute__((cold)) static socklen_t discovery_name(struct sockaddr_un *a, uin
 	return os_socket_name(a, "sluice-here-%016llx-%d", (unsigned long long)job, rank);
 }
 
-/* Returns: a descriptor, or -1: another process has the name, or a call has failed. */
+/* Nobody accepts: a full queue proves that a rank is present, but not its pid. Returns: a
+ * descriptor, or a negative number: another process has the name, or a call has failed. */
 __attribute__((cold)) static int listen_as(uint64_t job, int rank)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
+	socklen_t bytes = discovery_name(&a, job, rank);
 
-	if (fd < 0 || (!bind(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank)) &&
-		       !listen(fd, DISCOVERY_BACKLOG)))
-		return fd;
-	close(fd);
-	return -1;
+	return os_socket_listen(SOCK_SEQPACKET | SOCK_NONBLOCK, &a, bytes);
 }
 
 static int open_reserve(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }

@@ -18,7 +18,6 @@
 #include "node/private.h"
 
 #define EXCHANGE_TIMEOUT_NS (30ull * 1000000000)
-#define EXCHANGE_BACKLOG 4096
 #define MESSAGE_TIMEOUT_MS 5000
 
 struct arena_message { uint64_t arena_id; int32_t rank, pid; };
@@ -31,22 +30,14 @@ static socklen_t socket_name(struct sockaddr_un *a, int pid, uint64_t id)
 int exchange_listen(struct exchange *x)
 {
 	struct sockaddr_un a;
-	int err;
+	socklen_t bytes;
 
 	x->id = os_random_u64();
 	if (base_fault("socket"))
 		return -EACCES;
-	x->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (x->fd < 0)
-		return -errno;
-	if (bind(x->fd, (struct sockaddr *)&a, socket_name(&a, getpid(), x->id)) ||
-	    listen(x->fd, EXCHANGE_BACKLOG)) {
-		err = -errno;
-		close(x->fd);
-		x->fd = -1;
-		return err;
-	}
-	return 0;
+	bytes = socket_name(&a, getpid(), x->id);
+	x->fd = os_socket_listen(SOCK_SEQPACKET | SOCK_NONBLOCK, &a, bytes);
+	return x->fd < 0 ? x->fd : 0;
 }
 
 void exchange_close(struct exchange *x)
@@ -61,15 +52,12 @@ static int send_arena(const struct node_hello *to, int my_rank)
 {
 	struct arena_message m = { node_arena_id(), my_rank, getpid() };
 	struct sockaddr_un a;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret;
+	socklen_t bytes = socket_name(&a, to->pid, to->socket_id);
+	int fd = os_socket_connect(SOCK_NONBLOCK, &a, bytes, to->pid), ret;
 
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE ? -EAGAIN : -errno;
-	ret = connect(fd, (struct sockaddr *)&a, socket_name(&a, to->pid, to->socket_id))
-		      ? -errno
-		      : os_socket_peer(fd);
-	if (ret >= 0)
-		ret = ret == to->pid ? os_socket_send(fd, &m, sizeof m, region_arena_fd()) : -EPERM;
+		return fd == -EMFILE || fd == -ENFILE ? -EAGAIN : fd;
+	ret = os_socket_send(fd, &m, sizeof m, region_arena_fd());
 	close(fd);
 	return ret == -ETOOMANYREFS ? -EAGAIN : ret;
 }

@@ -169,6 +169,12 @@ struct sockaddr_un;
 /* Writes an abstract name. Returns: the length of the address. */
 uint32_t os_socket_name(struct sockaddr_un *out, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Listens at an abstract name. type: SOCK_SEQPACKET or SOCK_STREAM, and SOCK_NONBLOCK. Returns: the
+ * socket or -errno. */
+int os_socket_listen(int type, const struct sockaddr_un *name, uint32_t name_bytes);
+/* Connects to a SOCK_SEQPACKET socket that process `pid` has made. flags: 0 or SOCK_NONBLOCK.
+ * Returns: the connection or -errno; -EPERM: another process listens at the name. */
+int os_socket_connect(int flags, const struct sockaddr_un *name, uint32_t name_bytes, int pid);
 /* Returns: the pid of the process that has made the other end, as this process's PID namespace has
  * it; -EPERM when it is not of this process's effective user; or another -errno. */
 int os_socket_peer(int fd);

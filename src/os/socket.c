@@ -10,6 +10,8 @@
 
 #include "os/private.h"
 
+enum { BACKLOG = 4096 };
+
 union passed { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
 
 __attribute__((cold)) uint32_t os_socket_name(struct sockaddr_un *out, const char *fmt, ...)
@@ -33,6 +35,34 @@ __attribute__((cold)) int os_socket_peer(int fd)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
 		return -errno;
 	return c.uid == geteuid() ? c.pid : -EPERM;
+}
+
+__attribute__((cold))
+int os_socket_listen(int type, const struct sockaddr_un *name, uint32_t name_bytes)
+{
+	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0), err;
+
+	if (fd < 0)
+		return -errno;
+	if (!bind(fd, (const struct sockaddr *)name, name_bytes) && !listen(fd, BACKLOG))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+__attribute__((cold))
+int os_socket_connect(int flags, const struct sockaddr_un *name, uint32_t name_bytes, int pid)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = connect(fd, (const struct sockaddr *)name, name_bytes) ? -errno : os_socket_peer(fd);
+	if (ret == pid) /* the process that made the socket listens */
+		return fd;
+	close(fd);
+	return ret < 0 ? ret : -EPERM;
 }
 
 int os_socket_send(int fd, const void *m, size_t bytes, int passed_fd)

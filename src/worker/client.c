@@ -11,7 +11,7 @@
 
 #include "worker/private.h"
 
-enum { BACKLOG = 4096, ANSWER_MS = 2000 };
+enum { ANSWER_MS = 2000 };
 #define END_NS 50000000u
 
 _Atomic(struct worker_page *) worker_page;
@@ -76,16 +76,9 @@ socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id)
 static int listener_make(uint64_t id)
 {
 	struct sockaddr_un a;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
+	socklen_t bytes = worker_socket_name(&a, getpid(), id);
 
-	if (fd < 0)
-		return -errno;
-	if (!bind(fd, (struct sockaddr *)&a, worker_socket_name(&a, getpid(), id)) &&
-	    !listen(fd, BACKLOG))
-		return fd;
-	err = -errno;
-	close(fd);
-	return err;
+	return os_socket_listen(SOCK_SEQPACKET, &a, bytes);
 }
 
 static int start_locked(const struct worker_setup *setup, char *reason, size_t cap)
@@ -156,18 +149,10 @@ void worker_current(struct worker_ticket *out)
 
 static int connect_to(const struct worker_ticket *t)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret;
 	struct sockaddr_un a;
+	socklen_t bytes = worker_socket_name(&a, t->pid, t->socket);
 
-	if (fd < 0)
-		return -errno;
-	ret = connect(fd, (struct sockaddr *)&a, worker_socket_name(&a, t->pid, t->socket))
-		      ? -errno
-		      : os_socket_peer(fd);
-	if (ret == t->pid) /* the process that made the socket listens */
-		return fd;
-	close(fd);
-	return ret < 0 ? ret : -EPERM;
+	return os_socket_connect(0, &a, bytes, t->pid);
 }
 
 static int page_map(int fd)

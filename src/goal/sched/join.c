@@ -186,11 +186,9 @@ static int bootstrap_root(struct bootstrap *m, const char *name)
 	int ret;
 
 	m->connected = 1;
-	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	m->listener = os_socket_listen(SOCK_STREAM | SOCK_NONBLOCK, &a, len);
 	if (m->listener < 0)
-		return -errno;
-	if (bind(m->listener, (struct sockaddr *)&a, len) || listen(m->listener, 4096))
-		return -errno;
+		return m->listener;
 	while (m->connected < m->size || (ret = release_all(m)) > 0) {
 		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
 
