@@ -82,13 +82,14 @@ uint64_t os_memory_share_bytes(void)
 {
 	static _Atomic uint64_t known;
 	uint64_t share = atomic_load_explicit(&known, memory_order_relaxed);
-	uint64_t cpus, ranks, all;
+	uint64_t ranks, all;
 
 	if (base_likely(share))
 		return share;
-	cpus = base_max_u64((uint64_t)sysconf(_SC_NPROCESSORS_CONF), 1);
-	ranks = base_job_local_size() > 0 ? (uint64_t)base_job_local_size() : cpus;
-	all = (uint64_t)sysconf(_SC_PHYS_PAGES) * OS_PAGE / base_max_u64(cpus, ranks);
+	ranks = base_job_local_size() > 0 ? (uint64_t)base_job_local_size()
+					  : (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+	ranks = base_max_u64(ranks, 1);
+	all = (uint64_t)sysconf(_SC_PHYS_PAGES) * OS_PAGE / ranks;
 	/* what a limit leaves is the program's first */
 	share = base_min_u64(all, os_cgroup_least("memory", os_memory_limit_in) / ranks / 2);
 	atomic_store_explicit(&known, base_max_u64(share, 1), memory_order_relaxed);

@@ -231,13 +231,16 @@ static size_t block_with_region(void *p)
 	return bytes && region_overlaps((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
 }
 
-/* Without a region the C library moves the pages of a large block: a job may have no memory for two
- * copies of it. Returns: false when the block has to be copied. */
+/*
+ * Without a region the C library moves the pages of a block that is a mapping of its own: a job may
+ * have no memory for two copies of a large one. (Pages of the heap may have other blocks' data,
+ * too, which other threads write.) Returns: false when the block has to be copied.
+ */
 static bool make_private(const void *p, size_t bytes)
 {
-	uintptr_t start = base_round_down((uintptr_t)p, OS_PAGE), end = page_end(p, bytes);
+	uintptr_t start, end;
 
-	if (bytes < LARGE_BLOCK_BYTES)
+	if (bytes < LARGE_BLOCK_BYTES || !block_is_mapping(p, &start, &end))
 		return false;
 	region_return_exclusive(start, end);
 	return !region_overlaps(start, end);
