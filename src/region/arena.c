@@ -83,8 +83,8 @@ static uint64_t share_of_address_space(void)
 }
 
 /* The arena fits the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ, and
- * RLIMIT_AS counts the mappings of all peers' arenas too. They get an eighth of it, as the program
- * may need nearly all. */
+ * RLIMIT_AS counts the mappings of all peers' arenas too. They get an eighth of it, as a program
+ * may need nearly all, and half of it in one that has its memory there (goal/). */
 static uint64_t limit_bytes(void)
 {
 	uint64_t bytes = base_opt.region_arena_bytes;
@@ -95,7 +95,7 @@ static uint64_t limit_bytes(void)
 	if (!getrlimit(RLIMIT_FSIZE, &r) && r.rlim_cur != RLIM_INFINITY)
 		bytes = base_min_u64(bytes, r.rlim_cur);
 	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
-		bytes = base_min_u64(bytes, r.rlim_cur / 8 / arenas);
+		bytes = base_min_u64(bytes, r.rlim_cur / (expected_arenas ? 2 : 8) / arenas);
 	if (base_opt.endpoints)
 		bytes = base_min_u64(bytes, share_of_address_space());
 	return base_round_down(bytes, REGION_UNIT);

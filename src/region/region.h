@@ -70,8 +70,8 @@ struct region_extent {
 	uint64_t bytes;  /* multiple of REGION_UNIT */
 };
 
-/* How many arenas this process will map, its own included: under RLIMIT_AS they share an eighth of
- * the limit. Without this call before region_init(): the ranks of this node. */
+/* How many arenas this process will map, its own included: under RLIMIT_AS they share half of the
+ * limit. Without this call before region_init() those of the ranks of this node share an eighth. */
 void region_expect_arenas(uint32_t count);
 /* Creates the arena (memfd, mapped here). Idempotent. Returns: 0 or -errno; the reason is logged
  * once and stored for region_init_error(). */

@@ -34,6 +34,7 @@ EXCEPT = {
     'the_heap_works_with_any_allocator': ALLOCATOR,
     'other_allocators_work_below_ours': ALLOCATOR,
     'a_small_address_space_leaves_room_for_the_program': SPACE,
+    'arenas_of_many_ranks_take_little_of_a_limited_address_space': SPACE,
     'many_live_buffers_of_a_program_with_threads_leave_few_mappings': MAPPINGS,
     'groups_made_one_after_the_other_leave_nothing': MAPPINGS,
     'engine_leaves_nothing_behind': MAPPINGS,
