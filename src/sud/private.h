@@ -38,6 +38,7 @@
 /* Without libc's own two: setuid() waits until every thread has answered. */
 #define PROGRAMS_SIGNALS (ALL_SIGNALS & ~(BIT(32) | BIT(33)))
 #define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
+#define LIBC_CANCEL 32 /* glibc sends it to a thread that is to be cancelled */
 
 enum thread_state {
 	THREAD_FREE,
@@ -149,8 +150,9 @@ struct sud_fault {
  */
 void sud_fault_begin_sig(struct sud_fault *f);
 void sud_fault_end_sig(const struct sud_fault *f);
-/* Calls fn(arg) within a sud_fault and with at least 64 KiB of stack: on this stack where that is
- * certain, else on one of a pool. Debuggers can unwind through it. */
+/* Calls fn(arg) within a sud_fault, with the interrupted mask and at least 64 KiB of stack: on this
+ * stack where that is certain, else on one of a pool. Afterwards every signal is blocked until the
+ * handler returns. Debuggers can unwind through it. */
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 /* ---- sections.c -------------------------------------------------------------------------- */

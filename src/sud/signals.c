@@ -15,7 +15,6 @@
 
 #define KERNEL_RESTORER 0x04000000ul
 #define KERNEL_SIGNALS 64
-#define LIBC_CANCEL 32
 
 /* The kernel's struct of rt_sigaction. */
 struct action {
@@ -86,7 +85,8 @@ static bool has_handler(const struct action *a)
  *   SA_NODEFER        the signal itself is not blocked: a jump out of another handler on top of
  *                     ours would leave it blocked
  *   SA_ONSTACK        only if the program's handler has it: only then the alternate stack is known
- *                     to be large enough; after a stack overflow the program's handler decides
+ *                     to be large enough; after a stack overflow the program's handler decides.
+ *                     Then every signal is blocked: the stack may have room for two frames only
  *   libc's cancellation signal is blocked: a thread that is cancelled in the handler would never
  *   release its locks. Disabling cancellation is not enough: glibc 2.36 obeys a request that was
  *   sent just before, and enabling it again then ends the thread without PTHREAD_CANCELED.
@@ -100,6 +100,8 @@ static long set_ours(int signo, const struct virtual_signal *t)
 
 	if (has_handler(&t->program))
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
+	if (a.flags & SA_ONSTACK)
+		a.mask = ALL_SIGNALS & ~NEVER_BLOCKED;
 	if (signo == SIGSYS)
 		a.flags |= SA_RESTART;
 	return raw_action(signo, &a, NULL);

@@ -5,6 +5,7 @@
  * given back, as no handler of the program runs on top of it and could jump away.
  */
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -52,44 +53,41 @@ static void stack_put(char *stack)
 struct call {
 	void (*fn)(void *arg);
 	void *arg;
-	const stack_t *alternate;
-	uint64_t mask;
+	const ucontext_t *uc;
+	bool is_moved; /* away from the alternate stack */
 };
 
-static void set_mask(const uint64_t *mask, uint64_t *old)
+static void set_mask(const uint64_t *mask)
 {
-	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, mask, old, sizeof(*mask));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, mask, NULL, sizeof(*mask));
 }
 
 /*
  * On another stack the kernel does not see that the alternate one is in use, and would put the
- * frame of another signal over that of our handler. So the thread has none meanwhile. Every signal
- * is blocked before and after.
+ * frame of another signal over that of our handler. So the thread has none meanwhile, and every
+ * signal is blocked before and after; libc's for cancellation all the time (signals.c).
  */
-static void call_without_alternate(void *arg)
+static void call_it(void *arg)
 {
 	static const stack_t none = { .ss_flags = SS_DISABLE };
-	const uint64_t all = ALL_SIGNALS;
+	const uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
 	struct call *c = arg;
+	uint64_t mask;
 
-	sud_syscall(SYS_sigaltstack, &none, NULL);
-	set_mask(&c->mask, NULL);
+	memcpy(&mask, &c->uc->uc_sigmask, sizeof(mask));
+	mask |= BIT(LIBC_CANCEL);
+	if (c->is_moved)
+		sud_syscall(SYS_sigaltstack, &none, NULL);
+	set_mask(&mask);
 	c->fn(c->arg);
-	set_mask(&all, &c->mask);
-	sud_syscall(SYS_sigaltstack, c->alternate, NULL);
-}
-
-static void call_from_alternate(struct call *c, char *stack_top)
-{
-	const uint64_t all = ALL_SIGNALS;
-
-	set_mask(&all, &c->mask);
-	machine_call_on(call_without_alternate, c, stack_top);
-	set_mask(&c->mask, NULL);
+	set_mask(&all);
+	if (c->is_moved)
+		sud_syscall(SYS_sigaltstack, &c->uc->uc_stack, NULL);
 }
 
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 {
+	const uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
 	const ucontext_t *uc = ucontext;
 	const stack_t *alternate = &uc->uc_stack;
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)alternate->ss_sp;
@@ -97,18 +95,19 @@ void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 			    here < low + alternate->ss_size;
 	bool is_enough = is_alternate ? here - low >= NEEDED_BYTES
 				      : thread_has_stack(here, NEEDED_BYTES);
+	struct call c = { fn, arg, uc, false };
 	struct sud_fault f;
 	char *stack;
 
+	set_mask(&all);
 	sud_fault_begin_sig(&f);
 	stack = is_enough ? NULL : stack_get();
-	if (!stack) /* enough, or no memory for more */
-		fn(arg);
-	else if (is_alternate && !((uint32_t)alternate->ss_flags & AUTODISARM))
-		call_from_alternate(&(struct call){ fn, arg, alternate, 0 }, stack + STACK_BYTES);
-	else
-		machine_call_on(fn, arg, stack + STACK_BYTES);
-	if (stack)
+	if (stack) {
+		c.is_moved = is_alternate && !((uint32_t)alternate->ss_flags & AUTODISARM);
+		machine_call_on(call_it, &c, stack + STACK_BYTES);
 		stack_put(stack);
+	} else { /* enough, or no memory for more */
+		call_it(&c);
+	}
 	sud_fault_end_sig(&f);
 }

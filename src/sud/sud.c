@@ -209,8 +209,8 @@ static enum verdict check_call(struct access *a, const struct calls_entry *e,
 /*
  * rt_sigprocmask by a raw call, mostly libc's own: it is executed without our signals in the set.
  * The virtual mask does not change, as libc later restores the mask that it read here. The call is
- * executed in the handler, whose mask is the program's, and the new mask is copied into the
- * interrupted frame.
+ * executed in the handler, with the program's mask, and the new mask is copied into the interrupted
+ * frame.
  */
 static enum verdict change_mask(struct access *a, const struct machine_call *c, ucontext_t *uc)
 {
@@ -224,6 +224,7 @@ static enum verdict change_mask(struct access *a, const struct machine_call *c, 
 	if (v != CLEAR || !(set & sud_unblockable()))
 		return v;
 	set &= ~sud_unblockable();
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &uc->uc_sigmask, NULL, sizeof(set));
 	ret = sud_syscall(SYS_rt_sigprocmask, c->args[0], &set, c->args[2], sizeof(set));
 	sud_syscall(SYS_rt_sigprocmask, (long)SIG_BLOCK, NULL, &now, sizeof(now));
 	memcpy(&uc->uc_sigmask, &now, sizeof(now));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The program's own handlers of SIGSEGV beside the guard's. */
 #include <setjmp.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "sud/private.h"
@@ -346,6 +348,31 @@ SYSTEM_TEST_AFTER(a_signal_during_a_touch_spares_the_alternate_stack, set_small_
 	CHECK(now.ss_sp == small && now.ss_size == sizeof(small) && !now.ss_flags);
 	guard_works();
 }
+
+/* Room for the kernel's frames of two signals. The program's own need one. */
+static void set_smallest_stack(void)
+{
+	stack_t s = { .ss_sp = small };
+
+	s.ss_size = 2 * getauxval(AT_MINSIGSTKSZ) + 2048;
+	CHECK(s.ss_size <= sizeof(small));
+	CHECK_EQ(sigaltstack(&s, NULL), 0);
+	set(SIGSEGV, note, SA_ONSTACK);
+	set(SIGALRM, count, SA_ONSTACK | SA_RESTART);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* frames are larger */
+SYSTEM_TEST_AFTER(signals_and_touches_need_two_frames_of_an_alternate_stack, set_smallest_stack)
+{
+	const struct itimerval often = { { 0, 20 }, { 0, 20 } }, never = { { 0, 0 }, { 0, 0 } };
+
+	CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+	for (int i = 0; i < 300; i++)
+		guard_works();
+	CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+	CHECK(counted > 0);
+}
+#endif
 
 static volatile uintptr_t highest, lowest;
 
