@@ -151,6 +151,8 @@ void node_cpus(const struct node_group *g,
 	       struct os_cpumask *out);                /* union over all ranks */
 bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
 
+/* Returns: the length of the shortest arena; the same on all ranks. */
+uint64_t node_arena_bytes(const struct node_group *g);
 /* Returns: the address of [off, off+bytes) of a rank's arena in this process, or NULL when the
  * range exceeds the arena. */
 void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes);
@@ -243,8 +245,6 @@ int node_poisoned(const struct node_group *g);
 /* ---- a process that is no rank (worker/) ------------------------------------------------- */
 
 /* Messages of fixed width: a process with its arena; the place of a group's control segment. */
-/* Returns: the length of the shortest arena; the same on all ranks. */
-uint64_t node_arena_bytes(const struct node_group *g);
 struct node_member { int32_t pid, unused; uint64_t start, arena_id, arena_bytes; };
 struct node_outline { uint64_t control_off, area_bytes; uint32_t size, id; };
 int node_self(struct node_member *out); /* 0, or -errno: no arena */

@@ -44,13 +44,7 @@ static inline ssize_t read_one(int pid, void *to, uintptr_t from, size_t bytes)
 /* Rank 0 owns memory and tells its address; the others read. */
 static inline void announce_only(struct ranks *r)
 {
-	char text[32];
-
-	snprintf(text, sizeof text, "%d", r->rank);
-	setenv("PMIX_RANK", text, 1);
-	snprintf(text, sizeof text, "message-%d", getppid());
-	setenv("PMIX_NAMESPACE", text, 1);
-	node_announce(true);
+	ranks_announce(r);
 	message_begin();
 	ranks_barrier(r);
 }
