@@ -86,6 +86,7 @@ struct sud_local {
 	bool has_ended;         /* its record is freed, and it may not get another */
 };
 
+_Static_assert(offsetof(struct sud_local, is_enabling) == 0, "machine_sigsys");
 extern __thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
 extern _Atomic bool sud_is_required; /* sud_init() was called */
 
@@ -151,8 +152,8 @@ struct sud_fault {
 void sud_fault_begin_sig(struct sud_fault *f);
 void sud_fault_end_sig(const struct sud_fault *f);
 /* Calls fn(arg) within a sud_fault, with the interrupted mask and at least 64 KiB of stack: on this
- * stack where that is certain, else on one of a pool. Afterwards every signal is blocked until the
- * handler returns. Debuggers can unwind through it. */
+ * stack where that is certain, else on one of a pool. After an alternate stack that was too small
+ * every signal is blocked until the handler returns. Debuggers can unwind through it. */
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 /* ---- sections.c -------------------------------------------------------------------------- */

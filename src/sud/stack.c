@@ -57,6 +57,8 @@ struct call {
 	bool is_moved; /* away from the alternate stack */
 };
 
+static const uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
+
 static void set_mask(const uint64_t *mask)
 {
 	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, mask, NULL, sizeof(*mask));
@@ -65,12 +67,12 @@ static void set_mask(const uint64_t *mask)
 /*
  * On another stack the kernel does not see that the alternate one is in use, and would put the
  * frame of another signal over that of our handler. So the thread has none meanwhile, and every
- * signal is blocked before and after; libc's for cancellation all the time (signals.c).
+ * signal is blocked before and after. Not elsewhere: doc/adr/0010-syscall-user-dispatch.md, "Other
+ * handlers". libc's for cancellation is blocked all the time (signals.c).
  */
 static void call_it(void *arg)
 {
 	static const stack_t none = { .ss_flags = SS_DISABLE };
-	const uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
 	struct call *c = arg;
 	uint64_t mask;
 
@@ -80,14 +82,14 @@ static void call_it(void *arg)
 		sud_syscall(SYS_sigaltstack, &none, NULL);
 	set_mask(&mask);
 	c->fn(c->arg);
+	if (!c->is_moved)
+		return;
 	set_mask(&all);
-	if (c->is_moved)
-		sud_syscall(SYS_sigaltstack, &c->uc->uc_stack, NULL);
+	sud_syscall(SYS_sigaltstack, &c->uc->uc_stack, NULL);
 }
 
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 {
-	const uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
 	const ucontext_t *uc = ucontext;
 	const stack_t *alternate = &uc->uc_stack;
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)alternate->ss_sp;
@@ -99,11 +101,12 @@ void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 	struct sud_fault f;
 	char *stack;
 
-	set_mask(&all);
 	sud_fault_begin_sig(&f);
 	stack = is_enough ? NULL : stack_get();
 	if (stack) {
 		c.is_moved = is_alternate && !((uint32_t)alternate->ss_flags & AUTODISARM);
+		if (c.is_moved)
+			set_mask(&all);
 		machine_call_on(call_it, &c, stack + STACK_BYTES);
 		stack_put(stack);
 	} else { /* enough, or no memory for more */
